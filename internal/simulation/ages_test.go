@@ -14,19 +14,20 @@ import (
 	"weir/internal/weir"
 )
 
-// Some seeds go on for days after everything has come to rest. The world kills all instances, lets time jump, and
-// starts new instances, while upstreams send and storage fails. Retention must then remove the messages whose retention
-// is over, and no others. In the end it must have removed all messages.
+// Some seeds continue for days after all work is done. Several times, the world kills all instances, jumps hours or
+// days ahead, and starts new instances. After most jumps, upstreams send more messages and storage fails. Retention
+// must keep a dead message for keepDeadFor, and each other final message for keepFor. In the end, retention must have
+// removed all messages, except those that storage refuses to remove.
 
 const (
 	keepFor     = 4 * 24 * time.Hour
 	keepDeadFor = 8 * 24 * time.Hour
-	// roundsTake is the time for which instances live between two jumps of time. It is long enough for some sweeps, and
-	// for the retention that each sweep begins.
+	// roundsTake is the shortest time between two jumps. It is long enough for some sweeps and for the retention that
+	// each sweep begins.
 	roundsTake = 150 * time.Second
 )
 
-// drawAges draws whether days pass at the end of a seed, and what storage then refuses to remove.
+// drawAges draws whether days pass at the end of a seed, and whether storage then refuses to remove a row or a body.
 func (s *settings) drawAges(d *dice) {
 	s.grows = d.drawChance("grows old", 0.35)
 	s.refusedRow, s.refusesBody = -1, d.drawChance("refuses a body", 0.3)
@@ -35,16 +36,16 @@ func (s *settings) drawAges(d *dice) {
 	}
 }
 
-// simulatesDays reports whether days may pass in a run with this mutant. They may pass without a mutant, and with
-// mutants of retention, which show only after days. With other mutants days can cost too much real time: for example, a
-// process that always trusts its lease would ask storage each second.
+// simulatesDays reports whether days can pass in a run with this mutant; an empty name means no mutant. Mutants of
+// retention show their effect only after days. With other mutants, simulated days can take too much real time: for
+// example, one mutant makes each process always trust its lease, so that the process calls storage each second.
 func simulatesDays(name string) bool {
 	return name == "" || slices.ContainsFunc(mutants, func(m mutant) bool {
 		return m.name == name && strings.HasPrefix(m.file, "lane/retention")
 	})
 }
 
-// newCleaner returns the retention of a process.
+// newCleaner returns the part of a process that starts retention.
 func (p *process) newCleaner() *sweep.Cleaner {
 	store := *p.store
 	store.Table, store.Bodies = p.newTable("retention "), timelimit.Blobs(retentionBlobs{blobPort{p}})
@@ -55,12 +56,13 @@ func (p *process) newCleaner() *sweep.Cleaner {
 	return &sweep.Cleaner{Retention: r, Lanes: p.w.lanes, Now: p.now, Logger: discardLog}
 }
 
-// errForGood returns storage's error for the removal of a row or body that it always refuses.
+// errForGood returns the error for a row or body that storage always refuses to remove.
 func errForGood(op string, kind storage.Kind, index int) error {
 	return &storage.Error{Op: op, Kind: kind, Index: index, Err: errFault}
 }
 
-// refusesRemoval returns storage's error if a transaction removes the message that storage refuses to remove, else nil.
+// refusesRemoval returns an error if the transaction removes the message that storage always refuses to remove: number
+// refusedRow of lane 0.
 func (w *world) refusesRemoval(partition string, ops []storage.Op) error {
 	for i, op := range ops {
 		if op.Kind == storage.Delete && op.Key == "m_"+lane.OrderPos(int64(w.refusedRow)) &&
@@ -71,8 +73,8 @@ func (w *world) refusesRemoval(partition string, ops []storage.Op) error {
 	return nil
 }
 
-// retentionBlobs is the blob storage of retention. In some seeds it always refuses to remove one body: the first that
-// it is asked to remove.
+// retentionBlobs is the blob storage that retention uses. In some seeds it always refuses to remove one body: that of
+// the first call of Delete.
 type retentionBlobs struct{ blobPort }
 
 func (b retentionBlobs) Delete(ctx context.Context, name string) error {
@@ -84,7 +86,8 @@ func (b retentionBlobs) Delete(ctx context.Context, name string) error {
 	})
 }
 
-// isStuck reports whether a body is the one that storage refuses to remove. That is the body of the first call.
+// isStuck reports whether storage refuses to remove a body. Storage refuses the body of the first call of isStuck, and
+// no other body.
 func (c *checker) isStuck(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +123,7 @@ func (w *world) letDaysPass(ctx context.Context) {
 	w.check.checkEmptied(ctx)
 }
 
-// jumpDays kills all instances, and starts new ones some time later.
+// jumpDays kills all instances, and starts new instances after the time d.
 func (w *world) jumpDays(d time.Duration) {
 	for _, s := range w.slots {
 		s.currentProcess().killProcess()
@@ -137,7 +140,7 @@ func (w *world) jumpDays(d time.Duration) {
 func (w *world) sendMore(ctx context.Context, name string, n int) {
 	for range n {
 		s := w.newSubmission(len(w.check.expected))
-		if isModelled(s.message) { // the checker has already concluded the histories of such keys
+		if isModelled(s.message) { // too late for a modelled key: the checker has completed the key's history
 			s.key, s.message.Key, s.message.Skip = "k2", "k2", true
 		}
 		s.idem = fmt.Sprint("idem", s.number)
@@ -151,7 +154,7 @@ func (w *world) sendMore(ctx context.Context, name string, n int) {
 	w.upstream.Wait()
 }
 
-// awaitRestAfterJump waits until sweeps have run and everything is at rest.
+// awaitRestAfterJump waits until some sweeps have run and no work is left.
 func (w *world) awaitRestAfterJump(ctx context.Context) {
 	time.Sleep(roundsTake)
 	for end := time.Now().Add(bound); !w.isAtRest(ctx) && w.check.hasNoViolation(); time.Sleep(2 * time.Second) {
@@ -170,13 +173,13 @@ func keepOf(stage weir.Stage) time.Duration {
 	return keepFor
 }
 
-// removal is a message that the next transaction removes.
+// removal is a message that a transaction is about to remove, with its status before the removal.
 type removal struct {
 	f  *filed
 	st weir.Status
 }
 
-// findRemovals reads the messages that a transaction removes.
+// findRemovals reads the messages that a transaction is about to remove.
 func (c *checker) findRemovals(l *laneState, ops []storage.Op) (found []removal) {
 	for _, op := range ops {
 		seq, isMessage := strings.CutPrefix(op.Key, "m_")
@@ -195,7 +198,7 @@ func (c *checker) findRemovals(l *laneState, ops []storage.Op) (found []removal)
 	return found
 }
 
-// checkRemoved checks that a removed message was final for its whole retention.
+// checkRemoved checks that a removed message had been final for the time that keepOf returns.
 func (c *checker) checkRemoved(p *process, l *laneState, ops []storage.Op, gone []removal) {
 	for _, r := range gone {
 		switch early := r.st.FinishedAt.Add(keepOf(r.st.Stage)).Sub(p.nowAtMost()); {
@@ -226,8 +229,8 @@ func (c *checker) checkStaysDelivered(l *laneState) {
 	}
 }
 
-// checkAged checks the remaining messages between two jumps. Each of them can be read and has its idempotency key. It
-// has its body until its retention is over, or until it is erased.
+// checkAged checks the remaining messages between two jumps. Each message can be read and has its idempotency key. A
+// message that is not erased has its body until its retention is over.
 func (c *checker) checkAged(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -256,8 +259,8 @@ func (c *checker) checkAged(ctx context.Context) {
 	}
 }
 
-// checkEmptied checks that in the end almost nothing is left: only the row and the body that storage refuses to remove,
-// and the other rows and the body of the same messages.
+// checkEmptied checks that only those messages are left whose row or body storage refuses to remove. Such a message can
+// still have all its rows and its body.
 func (c *checker) checkEmptied(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

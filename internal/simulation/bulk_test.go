@@ -12,10 +12,11 @@ import (
 	"weir/internal/weir"
 )
 
-// Any instance may run a bulk replay. Whatever happens to the instances, each bulk replay must end, leave no message
+// Any instance can run a bulk replay. Whatever happens to the instances, each bulk replay must end, leave no message
 // out, and have numbers that add up.
 
-// drawBulkReplays draws the number of bulk replays. A seed with bulk replays has more dead messages.
+// drawBulkReplays draws the number of bulk replays. In a seed with bulk replays the CMS rejects many messages, so that
+// there are dead messages to replay.
 func (s *settings) drawBulkReplays(d *dice) {
 	if d.drawChance("bulks", 0.3) {
 		s.bulk, s.bulkForce, s.bulkCancel = 1+d.drawBelow("bulk", 3),
@@ -24,7 +25,8 @@ func (s *settings) drawBulkReplays(d *dice) {
 	}
 }
 
-// bulkCarrier returns the runner of bulk replays of a process. It has ports of its own to storage.
+// bulkCarrier returns the runner of a process's bulk replays. The runner has its own random faults of storage, so that
+// it does not change the faults of the other parts of the process.
 func (p *process) bulkCarrier() *replay.Runner {
 	store := *p.store
 	store.Table, store.Rand = p.newTable("bulk "), p.w.dice.newSource(p.name+" bulk store")
@@ -32,7 +34,7 @@ func (p *process) bulkCarrier() *replay.Runner {
 		Wake: p.drainer.Wake, Now: p.now, Logger: discardLog})
 }
 
-// bulkLook passes the control rows that a sweep reads to the runner of bulk replays, as the program does.
+// bulkLook reads control rows for a sweep. It also passes the rows to the runner of bulk replays, as the program does.
 type bulkLook struct {
 	mailLook
 	carrier *replay.Runner
@@ -49,11 +51,11 @@ func (l bulkLook) ReadControl(ctx context.Context, number int) (lane.Control, er
 // jobID matches the id of a bulk replay in a key or a name. The second part of the id comes from crypto/rand.
 var jobID = regexp.MustCompile(`([0-9]{13})[0-9a-f]{8}`)
 
-// withoutRandom removes the random part of a job's id from the name of a draw, or from a text of the trace, because
-// that part does not come from the seed.
+// withoutRandom removes the random part of each bulk replay's id from a text. The names of draws and the lines of the
+// trace must depend only on the seed, and the random part does not come from the seed.
 func withoutRandom(name string) string {
 	if !hasLongHex(name, 13+8) {
-		return name // most names: the expression would cost more than the operation
+		return name // the usual case; the regular expression would be too slow for all names
 	}
 	return jobID.ReplaceAllString(name, "$1")
 }
@@ -72,7 +74,7 @@ func hasLongHex(text string, n int) bool {
 	return false
 }
 
-// replayInBulk lets operators begin bulk replays, and cancel some.
+// replayInBulk lets operators start bulk replays, and cancel some of them.
 func (w *world) replayInBulk(ctx context.Context) {
 	for i := range w.bulk {
 		name := fmt.Sprint("bulk operator ", i)
@@ -89,7 +91,8 @@ func (w *world) replayInBulk(ctx context.Context) {
 				return
 			}
 			time.Sleep(w.dice.drawBetween(name+" cancels after", 100*time.Millisecond, 20*time.Second))
-			// The calls may outlive this function, so each has its own variables.
+			// The function that the first askProcess calls can still run after askProcess has returned. So the code
+			// below must not change the variable p, which that function reads.
 			other := w.slots[w.dice.drawBelow(name+" cancels at", len(w.slots))].currentProcess()
 			over, err := askProcess(ctx, other, name,
 				func(ctx context.Context) (replay.Job, error) { return other.carrier.Cancel(ctx, j.ID) })
@@ -98,13 +101,13 @@ func (w *world) replayInBulk(ctx context.Context) {
 	}
 }
 
-// areBulkReplaysOver reports whether all bulk replays are over.
 func (w *world) areBulkReplaysOver(ctx context.Context) bool {
 	jobs, err := jobrow.ReadAll(ctx, w.check.store)
 	return err == nil && len(jobs) == 0
 }
 
-// checkBulkReplays checks, at rest, that each bulk replay is over and that its numbers add up.
+// checkBulkReplays checks that each bulk replay is over, and that its numbers add up. Before the call, the caller must
+// wait until no work is left.
 func (c *checker) checkBulkReplays(ctx context.Context) {
 	r := replay.New(replay.Config{Store: c.store, Now: time.Now, Logger: discardLog})
 	jobs, err := r.List(ctx)
@@ -130,10 +133,11 @@ func (c *checker) checkBulkReplays(ctx context.Context) {
 	}
 }
 
-// checkLeftOut looks for messages that had died before a bulk replay began and are still dead: the bulk replay has left
-// them out. An unforced bulk replay may leave a message out if a later message of the key was delivered.
+// checkLeftOut checks that a bulk replay has left no message out. It looks for messages that died before the bulk
+// replay began and are still dead. Without Force, a bulk replay may leave out a message if a later message of its key
+// was delivered.
 func (c *checker) checkLeftOut(ctx context.Context, j replay.Job) {
-	const margin = 4 * time.Second // more than the clocks of two processes may differ
+	const margin = 4 * time.Second // more than the clocks of two processes can differ
 	for n := range c.w.lanes {
 		l := c.laneOf(n)
 		for _, f := range l.log {

@@ -16,19 +16,19 @@ import (
 	"weir/internal/weir"
 )
 
-// chainCMS is a stock CMS with items. Clients find an item by a field, and create, update and publish items. By itself
-// the CMS allows two items with one ref.
+// chainCMS is a CMS that has items and knows nothing of Weir's messages. Clients find an item by its ref, and create,
+// update and publish items. Unless chains.isUnique is set, the CMS allows two items with the same ref.
 type chainCMS struct {
 	w *world
 
 	mu       sync.Mutex
 	items    []*item
 	made     int                     // number of items created so far
-	removed  map[string]time.Time    // by ref: when an editor last removed its item
-	shown    map[string]time.Time    // by ref: when its item was last published
+	removed  map[string]time.Time    // by ref: when an editor last removed an item
+	shown    map[string]time.Time    // by ref: when an item was last published
 	fences   map[int]int64           // by lane: the highest fence so far, if the CMS checks fences
 	answered map[string]*chainAnswer // by Idempotency-Key, if the CMS honours that header
-	kinds    map[string]string       // by Idempotency-Key: method and kind of path of the first request with that key
+	kinds    map[string]string       // by Idempotency-Key: method and path of the last request, with # for each number
 }
 
 // item is an item of the CMS.
@@ -38,7 +38,7 @@ type item struct {
 	version   int
 	content   content
 	published *content
-	visible   time.Time // when the item comes into the index, which look-ups read
+	visible   time.Time // from this time on, look-ups find the item
 }
 
 // content is the part of an item that a message writes.
@@ -48,7 +48,7 @@ type content struct {
 	Text    string `json:"text"`
 }
 
-// chainRequest is a request at the CMS.
+// chainRequest is one request of a chain.
 type chainRequest struct {
 	*request
 	name    string // Idempotency-Key
@@ -60,21 +60,21 @@ type chainRequest struct {
 	content content
 }
 
-// chainAnswer is the CMS's answer.
+// chainAnswer is the CMS's answer to a chainRequest.
 type chainAnswer struct {
 	status int
 	body   any
 }
 
-// chainPlan is the drawn reaction of the CMS to a request.
+// chainPlan is the CMS's reaction to a request, which planAnswer draws.
 type chainPlan struct {
-	refuse, stale bool // as in the type plan
+	refuse, stale bool // refuse: the CMS refuses the connection; stale: it has closed a connection that is reused
 	lose          bool // the connection is lost before the answer
-	torn          bool // the answer breaks off
-	html          bool // the answer is a page
+	torn          bool // the answer's body breaks off
+	html          bool // the answer is an HTML page
 	skip          bool // the request is not carried out
 	takes         time.Duration
-	status        int // the answer has it in place of the true status; 0 = the true status
+	status        int // status of the answer in place of the true status; 0 = the true status
 	header        http.Header
 }
 
@@ -94,7 +94,7 @@ func (c *chainCMS) planAnswer(r *chainRequest) chainPlan {
 	w, name := c.w, fmt.Sprint("chain ", r.id.Lane, " ", r.id.Seq, " ", r.step)
 	p := chainPlan{takes: w.dice.drawBetween(name, 5*time.Millisecond, 60*time.Millisecond), header: http.Header{}}
 	if n := r.id.Seq; n%7 == 0 && w.chains.stubborn && r.method == http.MethodPut {
-		p.skip, p.status = true, http.StatusPreconditionFailed // each time that the chain runs
+		p.skip, p.status = true, http.StatusPreconditionFailed // the CMS refuses the update in each run of the chain
 		return p
 	}
 	if w.isCalm() {
@@ -112,15 +112,14 @@ func (c *chainCMS) planAnswer(r *chainRequest) chainPlan {
 	return p
 }
 
-// spoilPlan adds a fault to a plan. The fault comes before or after the CMS carries the request out, or instead of
-// that.
+// spoilPlan adds a fault to a plan. With some faults the CMS still carries the request out, with others it does not.
 func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 	d := c.w.dice
 	pick := func(of ...int) int { return of[d.drawBelow(name+" pick", len(of))] }
 	switch d.drawBelow(name+" what", 14) {
 	case 0:
 		p.takes = d.drawBetween(name+" slow", 500*time.Millisecond, 8*time.Second)
-	case 1, 2: // the answer is lost after the change was made
+	case 1, 2: // the connection is lost, and the change is made later
 		p.lose, p.takes = true, d.drawBetween(name+" lost", 5*time.Millisecond, 3*time.Second)
 	case 3: // the CMS restarts before it has read the request
 		p.lose, p.skip = true, true
@@ -129,7 +128,7 @@ func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 		p.refuse = true
 	case 5:
 		p.stale = true
-	case 6: // a sign-in page, in place of the request or in place of its answer only
+	case 6: // a sign-in page as the answer; the request is carried out or not
 		p.html, p.skip = true, d.drawChance(name+" in front", 0.5)
 	case 7:
 		p.torn = true
@@ -152,9 +151,9 @@ func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 	}
 }
 
-// keepIndexed changes the fault of a request that creates an item, if the next look-up finds the item only in the
-// index: the CMS then loses the connection instead of answering with an error. After a lost connection the holder waits
-// for the settle time, so the index has the item by then. After an error the next attempt may come at once.
+// keepIndexed prevents a second item in runs with a slow index. After a faulty answer to a create request, the next
+// attempt could come before the item is in the index, and create a second item. So keepIndexed replaces the faulty
+// answer by a lost connection: the holder then waits for the settle time, and by then the item is in the index.
 func (c *chainCMS) keepIndexed(r *chainRequest, p *chainPlan) {
 	isMade := r.path == "/items" && !r.isRead && !p.skip
 	if isMade && !c.w.chains.isUnique && c.w.chains.lag > 0 && (p.torn || p.html || p.status >= 400) {
@@ -162,14 +161,14 @@ func (c *chainCMS) keepIndexed(r *chainRequest, p *chainPlan) {
 	}
 }
 
-// forgetKeys clears the Idempotency-Keys, as a restart of the CMS does. The CMS has them only in memory.
+// forgetKeys clears the Idempotency-Keys. The CMS has them only in memory, so a restart loses them.
 func (c *chainCMS) forgetKeys() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.answered)
 }
 
-// RoundTrip sends one request of a chain in the same way as wire.RoundTrip.
+// RoundTrip sends one request of a chain to the simulated CMS.
 func (c *chainWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := c.p
 	if !p.awaitRunning("send " + r.Header.Get("Weir-Key")) {
@@ -189,7 +188,8 @@ func (c *chainWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.exchangeRequest(r, req, plan)
 }
 
-// readRequest reads a request. The request's Idempotency-Key names its message and its step.
+// readRequest reads a request. Its Idempotency-Key has the form <message>.<replay>/<step>/<round>; .<replay> and
+// /<round> can be absent.
 func (c *chainWire) readRequest(r *http.Request) (*chainRequest, error) {
 	//lint:ignore SA1008 the client sends the name in lower case
 	key := strings.Join(r.Header["idempotency-key"], "")
@@ -239,9 +239,11 @@ func (c *chainWire) exchangeRequest(r *http.Request, req *chainRequest, plan cha
 	return c.newAnswer(r, req, plan, got), nil
 }
 
-// handleRequest receives a request, and carries it out after a drawn time. If the client, or a proxy on the way, gives
-// the request up first, the CMS may still carry it out later, during most of the settle time. If the CMS answers in
-// time, handleRequest writes the answer to got, and then closes req.done.
+// handleRequest carries a request out after plan.takes, writes the answer to got, and then closes req.done. If the
+// client gives up first, the CMS still carries the request out, within 80 % of the settle time.
+//
+// If the connection is lost, or a proxy answers 408 or 504, handleRequest closes req.done without an answer in got. The
+// CMS carries the request out after that, within 80 % of the settle time.
 func (c *chainCMS) handleRequest(req *chainRequest, plan chainPlan, got **chainAnswer) {
 	settle := c.w.settle * 8 / 10
 	req.began = time.Now()
@@ -273,8 +275,8 @@ func (c *chainCMS) handleRequest(req *chainRequest, plan chainPlan, got **chainA
 	})
 }
 
-// newAnswer returns the answer as the client gets it. If the request was the last step of its message, newAnswer
-// records that the CMS has taken the message.
+// newAnswer returns the answer as the client gets it. If the request is the last step of a chain and its answer is
+// whole, newAnswer tells the checker that the process got the answer.
 func (c *chainWire) newAnswer(r *http.Request, req *chainRequest, plan chainPlan, got *chainAnswer) *http.Response {
 	answer := chainAnswer{status: plan.status, body: map[string]any{"message": "trouble"}}
 	if got != nil && plan.status == 0 {
@@ -296,7 +298,7 @@ func (c *chainWire) newAnswer(r *http.Request, req *chainRequest, plan chainPlan
 		Body: io.NopCloser(body), Request: r}
 }
 
-// serveRequest carries a request out, at once and as a whole.
+// serveRequest carries requests out one at a time.
 func (c *chainCMS) serveRequest(r *chainRequest) *chainAnswer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -322,7 +324,7 @@ func newProblem(status int, words string) *chainAnswer {
 	return &chainAnswer{status, map[string]any{"message": words}}
 }
 
-// changeItems looks items up, or changes one. The caller holds mu.
+// changeItems looks items up, or changes one item. The caller holds mu.
 func (c *chainCMS) changeItems(r *chainRequest) *chainAnswer {
 	switch {
 	case r.method == http.MethodGet:
@@ -355,8 +357,8 @@ func (c *chainCMS) changeItems(r *chainRequest) *chainAnswer {
 	return &chainAnswer{http.StatusOK, map[string]any{"id": it.id, "version": it.version}}
 }
 
-// checkPublished checks that the earlier steps have written the message to the item. If a step took the answer of a
-// proxy for success, the item still has an older message.
+// checkPublished checks that the earlier steps have written the request's message to the item. An item with another
+// message shows that one of these steps took a proxy's answer for success.
 func (c *chainCMS) checkPublished(r *chainRequest, it *item) {
 	if id, err := weir.ParseID(it.content.Message); err != nil || id != r.id {
 		c.w.check.reportViolation("unwritten", "%s publishes the item of %s for seq %d of lane %d, and the item has %q",
@@ -391,7 +393,7 @@ func (c *chainCMS) createItem(r *chainRequest) *chainAnswer {
 	return &chainAnswer{http.StatusCreated, map[string]any{"id": it.id, "version": it.version}}
 }
 
-// editItem saves an item in the way of an editor. That changes the item's version.
+// editItem changes an item's version, as if an editor had saved the item.
 func (c *chainCMS) editItem(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -400,7 +402,7 @@ func (c *chainCMS) editItem(n int) {
 	}
 }
 
-// removeItem removes an item in the way of an editor.
+// removeItem removes an item, as an editor can do.
 func (c *chainCMS) removeItem(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -115,8 +115,8 @@ func drawChains(d *dice) settings {
 	s.settle = lease.Margin(s.lease)
 	s.chains = chaining{isOn: true, honoursKeys: d.drawChance("honours keys", 0.4),
 		stubborn: d.drawChance("stubborn", 0.3), edits: []int{0, 5, 40}[d.drawBelow("edits", 3)]}
-	// If isUnique were not set, the CMS would take a second item of a key while the index lags, and no chain could
-	// avoid that.
+	// Without isUnique the CMS would take a second item of a key while look-ups do not find the first item yet. No
+	// chain could avoid that.
 	if d.drawChance("index lags", 0.3) {
 		s.chains.isUnique, s.chains.lag = true, d.drawBetween("lag", 0, 3*time.Second)
 	}
@@ -129,13 +129,13 @@ func drawChains(d *dice) settings {
 			s.backoff.Min, s.chains.indexesFirst = 800*time.Millisecond, d.drawChance("indexes first", 0.5)
 		}
 	}
-	// A chain whose remembered id was forgotten looks the item up. With a lag that look-up could miss the item, and the
-	// chain would create a second item unless isUnique is set.
+	// A chain whose remembered id was forgotten looks the item up. With a lag, that look-up could miss the item.
+	// Without isUnique, the chain would then create a second item.
 	if s.chains.remembers && (s.chains.isUnique || s.chains.lag == 0) {
 		s.chains.forgets = []int{0, 4, 12}[d.drawBelow("forgotten ids", 3)]
 	}
-	// A holder that stalled can send a late request after another process has taken the lane. Only the check of fences
-	// refuses that request.
+	// A holder that stalled can send a late request after another process has taken the lane. Without checksFences the
+	// CMS would accept that request.
 	if d.drawChance("stands still", 0.4) {
 		s.chains.checksFences = true
 		s.standstills, s.traps = d.drawBelow("pauses", 3), d.drawBelow("traps", 4)
@@ -148,7 +148,7 @@ func drawChains(d *dice) settings {
 
 var noVariables = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// newChainSender returns the sender that runs the chains; if the run has no chains, it returns next.
+// newChainSender returns the sender that runs the chains. If the run has no chains, it returns the parameter next.
 func (p *process) newChainSender(next steps.Next) drain.Sender {
 	if !p.w.chains.isOn {
 		return next
@@ -248,8 +248,8 @@ func (w *world) fileLast(ctx context.Context) bool {
 	return w.awaitRest(ctx) && w.check.checkTaken(first, w.keys)
 }
 
-// checkTaken checks that the CMS has taken the n submissions from the number first on. It leaves out submissions
-// without an answer, superseded messages, and messages that the CMS always refuses (chaining.stubborn).
+// checkTaken checks that the CMS has taken the submissions with the numbers first to first+n-1. It leaves out
+// submissions without an answer, superseded messages, and messages that the CMS always refuses (chaining.stubborn).
 func (c *checker) checkTaken(first, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -305,8 +305,8 @@ func (c *checker) checkForgottenID(r *chainRequest) {
 }
 
 // checkItems checks each key that has a delivered message. The key must have exactly one item, unless an editor removed
-// the item after it was last published. The item must not be older than the key's newest delivered message. It can be
-// newer, because a message can change the item and then fail. The caller holds mu.
+// the item after it was last published. The item must not be older than the key's newest delivered message. The item
+// can be newer, because a message can change the item and then fail. The caller holds mu.
 func (c *checker) checkItems() {
 	if !c.w.chains.isOn || c.first != nil {
 		return
@@ -339,8 +339,9 @@ func (c *checker) checkItems() {
 	}
 }
 
-// isBefore reports whether f is older than o, by version or by position. Both must be messages of the same key. It
-// returns false if either has onFailure: skip, because such messages have no order.
+// isBefore reports whether f is older than o. Both must be messages of the same key. If both have the contract "edit",
+// isBefore compares their versions. Otherwise it compares their positions, or returns false if one of the messages has
+// onFailure: skip, because such a message has no place in the order.
 func (f *filed) isBefore(o *filed) bool {
 	switch {
 	case f.edit && o.edit:
@@ -372,7 +373,7 @@ func (c *checker) checkItem(it *item, f *filed) {
 }
 
 // checkRememberedID checks that storage has the id of the key's item as the remembered id. If a holder has forgotten
-// the id, and no chain has looked the item up since then, storage must have no id.
+// the id, and no chain has looked the item up afterwards, storage must have no id.
 func (c *checker) checkRememberedID(it *item, f *filed) {
 	if !c.w.chains.remembers {
 		return

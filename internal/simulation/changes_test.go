@@ -29,7 +29,7 @@ func (s *settings) drawSchedules(d *dice) {
 	}
 }
 
-// dueFor draws a message's due time; zero = none. If many messages share a due time, it differs by a microsecond from
+// dueFor draws a message's due time; zero = none. A due time that many messages share differs by a microsecond from
 // lane to lane. Otherwise several lanes of a process would act in the same nanosecond, and the seed would not decide
 // which lane acts first.
 func (w *world) dueFor(s *submission, start time.Duration) time.Time {
@@ -62,8 +62,8 @@ func (w *world) dueFor(s *submission, start time.Duration) time.Time {
 	return draw(time.Second, 20*time.Second)
 }
 
-// changeMessage draws whether to cancel an accepted message. If the message has a due time, it also draws up to three
-// moves.
+// changeMessage draws whether an upstream cancels an accepted message. If the message has a due time, changeMessage
+// also draws up to three moves.
 func (w *world) changeMessage(ctx context.Context, s *submission) {
 	id := w.check.idOf(s)
 	if id.IsZero() {
@@ -102,7 +102,7 @@ func (w *world) changeIn(name string, s *submission) time.Duration {
 	return max(0, moment+w.dice.drawBetween(name, -80*time.Millisecond, 40*time.Millisecond))
 }
 
-// cancelMessage asks drawn instances to cancel a message, up to 20 times, until one accepts or refuses.
+// cancelMessage asks drawn instances to cancel a message, up to 20 times, until an instance accepts or refuses.
 func (w *world) cancelMessage(ctx context.Context, name string, id weir.ID) {
 	for range 20 {
 		p := w.slots[w.dice.drawBelow("cancel to "+name, len(w.slots))].currentProcess()
@@ -120,13 +120,13 @@ func (w *world) cancelMessage(ctx context.Context, name string, id weir.ID) {
 	}
 }
 
-// moveMessage asks drawn instances for another due time, up to 20 times, until one accepts or refuses. The new due time
-// is one of these:
+// moveMessage asks drawn instances for another due time, up to 20 times, until an instance accepts or refuses. The new
+// due time is one of these:
 //
 //   - a time in the past
 //   - a time in the next 200 ms
 //   - a time in the next 30 s
-//   - the due time of the post
+//   - the due time with which the message was posted
 //   - a due time that many messages share
 func (w *world) moveMessage(ctx context.Context, name string, s *submission, id weir.ID) {
 	due := time.Now().Add(w.dice.drawBetween("move in "+name, -10*time.Second, 0))
@@ -165,7 +165,7 @@ func (w *world) moveMessage(ctx context.Context, name string, s *submission, id 
 	}
 }
 
-// lookAtLane wakes the process for a lane, and enqueues a ticket for the lane.
+// lookAtLane lets the process look at a lane, and enqueues a ticket for the lane.
 func (p *process) lookAtLane(lane int) {
 	p.drainer.Wake(lane)
 	p.bell.EnqueueAsync(lane)
@@ -174,7 +174,7 @@ func (p *process) lookAtLane(lane int) {
 // patience is the time for which an upstream waits for an answer.
 const patience = 12345 * time.Millisecond
 
-// askProcess simulates an HTTP request to a process, and waits for the answer for the time patience at most.
+// askProcess simulates an HTTP request to a process. It waits no longer than patience for the answer.
 func askProcess[T any](ctx context.Context, p *process, name string, handle func(context.Context) (T, error)) (T,
 	error) {
 	return askWithin(ctx, p, name, patience, handle)

@@ -37,7 +37,7 @@ func (c *checker) beginRequest(r *request) {
 	c.checkMoved(l, l.log[r.id.Seq-1], r)
 	c.checkDue(l, l.log[r.id.Seq-1], r)
 	c.checkPaused(l, l.log[r.id.Seq-1], r)
-	if r.fence < l.fence { // the sender stood still, or an earlier check of this request has failed
+	if r.fence < l.fence { // the sender stalled, or a check above has reported a violation
 		c.counts.LateWriters++
 		return
 	}
@@ -45,8 +45,9 @@ func (c *checker) beginRequest(r *request) {
 	c.checkNotEarly(l, l.log[r.id.Seq-1], r)
 }
 
-// checkNotEarly checks that no message is sent before the time of its next attempt, and none during a pause of its
-// lane. The times are by the sender's own clock.
+// checkNotEarly checks that a message is not sent before its next attempt is due. If the lane pauses because of
+// failures at the CMS, and the pause holds the message back, the message must wait for the end of the pause. All times
+// are compared with the sender's own clock.
 func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 	now := r.p.nowAtMost()
 	until := l.last.Tail.PausedUntil
@@ -55,7 +56,7 @@ func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 			until.Sub(now))
 	}
 	if f.now != "" && f.now != weir.Retrying || f.final != "" {
-		return // the checker has read the message's row since the last change of the row
+		return // the checker knows the present stage, which is not retrying
 	}
 	if st, err := c.store.Messages().Status(context.Background(), f.id); err == nil && st.Stage == weir.Retrying &&
 		st.NextAttemptAt.After(now) {
@@ -64,8 +65,8 @@ func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 	}
 }
 
-// checkHandedOver checks the uncommitted deliveries of the last holder. A holder that has cleared Open must have
-// committed all deliveries that it knew of. No holder may leave more than 64 uncommitted deliveries.
+// checkHandedOver checks the former holder when a lane is taken. A holder that has cleared IsOpen in tail must have
+// committed all deliveries that it knew of. Any other holder may leave at most 64 deliveries uncommitted.
 func (c *checker) checkHandedOver(l *laneState, number int) {
 	left := 0
 	for _, f := range l.log {
@@ -79,10 +80,13 @@ func (c *checker) checkHandedOver(l *laneState, number int) {
 	}
 }
 
-// checkOverlap checks requests of a lane that are in the CMS at the same time. That is allowed only if the earlier
-// holder stood still past the end of its trust, because the fence then makes storage refuse the commit of that holder.
-// A holder whose clock jumped may end its own settle time too early here. The real program measures that time by the
-// monotonic clock, which does not jump, but the simulation has no such clock.
+// checkOverlap checks a new request against the requests of the lane that the CMS still works on. Two requests may
+// overlap only if the holder with the lower fence stalled until its trust in the lease had ended. Storage then refuses
+// the commits of that holder.
+//
+// Two requests of the same process may also overlap if the process's clock jumped, because the process can then end the
+// settle time too early. The real program measures the settle time by the monotonic clock. The simulation has no such
+// clock.
 func (c *checker) checkOverlap(l *laneState, r *request) {
 	for _, o := range l.active {
 		former, later := o, r
@@ -102,8 +106,8 @@ func (c *checker) checkOverlap(l *laneState, r *request) {
 	}
 }
 
-// checkOrder checks that a request keeps the order of its key, that only uncommitted deliveries are repeated, and
-// further rules. The request's sender has the highest fence.
+// checkOrder checks a request whose sender has the highest fence. Among other rules, the request must keep the order of
+// its key. It may repeat a delivery only if that delivery was not committed.
 func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 	if f.discarded {
 		c.addViolation("discarded", "%s sent seq %d of lane %d after it was discarded", r.p.name, f.id.Seq, f.id.Lane)
@@ -129,7 +133,8 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 		earlier := o.placeInOrder() < f.placeInOrder()
 		switch {
 		case f.edit && o.edit:
-			// A message that is replayed goes before messages whose delivery was not committed because of a crash.
+			// A replayed message is allowed to be sent after the newer message o if a crash prevented the commit of
+			// o's delivery.
 			if s := c.stageOf(o); o.taken && !o.forgotten && o.version.Newer(f.version) && s != weir.Dead &&
 				s != weir.Cancelled && s != weir.Discarded &&
 				(f.replays == 0 || s == weir.Delivered) {
@@ -137,8 +142,7 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 					o.id.Seq)
 			}
 		case f.skip:
-			// The CMS may have refused the connection for the attempt of a retrying message, so the CMS has not seen
-			// it.
+			// If o is retrying, its attempt may have failed before the request reached the CMS.
 			if s := c.stageOf(o); earlier && !o.begun && s != weir.Retrying && !s.Final() {
 				c.addViolation("order", "seq %d of key %s was sent before seq %d was tried", f.id.Seq, f.key, o.id.Seq)
 			}
@@ -148,9 +152,10 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 			} else {
 				c.addViolation("order", "seq %d of key %s was sent while seq %d waits", f.id.Seq, f.key, o.id.Seq)
 			}
-		// There is one exception: a message that was passed because a newer version had been delivered. An operator may
-		// have that version forgotten, and the holder may die before it commits the later message. Then the next holder
-		// sends the passed message after all, and afterwards repeats the later one.
+		// If f was not replayed, f must not be sent after the later message o. But f.passed allows it: o was sent
+		// first, because a version newer than f had been delivered. After that, an operator can ask the holder to
+		// forget the newer version. If the holder dies before it commits the delivery of o, the next holder sends f,
+		// and then sends o again.
 		case !earlier && o.begun && f.replays == 0 && !f.passed:
 			c.addViolation("order", "seq %d of key %s was sent again after seq %d", f.id.Seq, f.key, o.id.Seq)
 		}
@@ -185,27 +190,28 @@ func (c *checker) noteAnswered(r *request, whole bool) {
 		f := c.laneOf(r.id.Lane).log[r.id.Seq-1]
 		f.taken = true
 		c.findWrite(r).whole, c.findWrite(r).torn = whole, !whole
-		if whole { // if only a part of the answer arrived, the client may or may not accept it
+		if whole { // the checker does not know whether the client accepts an answer that breaks off
 			f.under = max(f.under, r.fence)
 		}
 	}
 }
 
-// turns is the checker's record of a lane's pause for refused messages.
+// turns is the checker's record of the last pause of a lane. Only pauses that a holder began because of failures at the
+// CMS count, not the pauses of operators.
 type turns struct {
-	pausedUnder int64 // fence of the holder that began the last pause
+	pausedUnder int64 // fence of the holder that began the last pause, or made it longer
 	pausedAt    time.Time
-	judgedAt    time.Time // time of the last answer other than 403; all messages may be sent after it
+	judgedAt    time.Time // time of the lane's last answer with a status other than 403
 }
 
-// turn is the last refusal of a message.
+// turn records the last answer with status 403 that a message got from the CMS.
 type turn struct {
 	refusedUnder int64
 	refusedAt    time.Time
 }
 
-// recordTurn is called when a process gets an answer. If the answer is 403, recordTurn records the refusal of the
-// message; otherwise it records the answer for the lane.
+// recordTurn is called when a process gets an answer. If the status is 403, recordTurn records the refusal of the
+// message. Otherwise it records the time of the answer in the lane.
 func (c *checker) recordTurn(r *request) {
 	l := c.laneOf(r.id.Lane)
 	if r.status != 403 {
@@ -215,22 +221,26 @@ func (c *checker) recordTurn(r *request) {
 	l.log[r.id.Seq-1].turn = turn{r.fence, time.Now()}
 }
 
-// recordPause is called after a transaction, with the new control rows. At that time l.last still has the old ones.
+// recordPause compares the control rows after a transaction with the earlier ones in l.last. It records that a pause
+// has begun or was made longer.
 func (l *laneState) recordPause(now lane.Control) {
 	if now.Tail.PausedUntil.After(l.last.Tail.PausedUntil) {
 		l.pausedUnder, l.pausedAt = now.Tail.Fence, time.Now()
 	}
 }
 
-// hadTurn reports whether the pause holds a message back: the holder that began the pause knew that the CMS had refused
-// the message, and the message is below ProbedBelow in tail.
+// hadTurn reports whether the lane's pause must hold a message back. That is so if all of these are true:
+//
+//   - The holder that began the pause knew that the CMS had refused the message with 403.
+//   - The message is below ProbedBelow in tail, and was not replayed.
+//   - Since the pause began, the CMS has answered no request of the lane with a status other than 403.
 func (l *laneState) hadTurn(f *filed) bool {
 	isKnown := f.refusedUnder == l.pausedUnder && f.refusedAt.Before(l.pausedAt) && f.id.Seq < l.last.Tail.ProbedBelow
 	return isKnown && l.judgedAt.Before(l.pausedAt) && f.replays == 0
 }
 
-// checkContent checks that the CMS gets the right body of a message: the edited body, or without an edit the submitted
-// one. It also checks that the request has the number of the right replay.
+// checkContent checks that the CMS gets the edited body of a message, or the submitted body if there was no edit. It
+// also checks the number of the replay in the request.
 func (c *checker) checkContent(f *filed, r *request) {
 	if f.key == recurringKey {
 		if !slices.Contains(c.w.listOccurrences(), r.body) {
@@ -242,7 +252,7 @@ func (c *checker) checkContent(f *filed, r *request) {
 	n, err := numberOf(r.body)
 	switch {
 	case c.w.chains.isOn && r.replay == f.replays:
-		return // checkItems checks the content in worlds of chains
+		return // in runs with chains, checkItems checks the content
 	case r.replay != f.replays:
 		c.addViolation("content", "%s sent seq %d of lane %d under the name of replay %d, which is %d", r.p.name,
 			f.id.Seq, f.id.Lane, r.replay, f.replays)

@@ -15,10 +15,10 @@ import (
 	"weir/internal/weir"
 )
 
-// violation is a broken promise.
+// violation is a broken promise. docs/simulation.md lists the kinds.
 type violation struct{ kind, text string }
 
-// counts has the numbers of events of one or several runs.
+// counts has the numbers of events in one or several runs.
 type counts struct {
 	Messages, Requests, Repeats, Delivered, Dead,
 	Superseded int
@@ -33,16 +33,17 @@ type counts struct {
 	Crowded, Turned, Removed, Kept, Items      int
 	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int
-	// LongestSweep is the time of the longest sweep in large worlds, among the sweeps during which storage answered
-	// each request.
+	// LongestSweep is the duration of the longest sweep in runs of TestLarge. It leaves out sweeps during which storage
+	// operations could fail.
 	LongestSweep time.Duration
-	// LongestStand is the longest time for which a lane had work but no request at the CMS, in worlds of moves.
+	// LongestStand is the longest time for which a lane had work but no request at the CMS. Only runs of TestMoves
+	// measure it.
 	LongestStand time.Duration
-	// Longest is the longest time from the end of the faults until all was at rest.
+	// Longest is the longest time from the end of the faults until all work was done.
 	Longest time.Duration
 }
 
-// addAll adds the counts of another run. For the fields Longest… and Most… it keeps the larger value.
+// addAll adds the counts of another run. For fields whose names begin with Longest or Most it keeps the larger value.
 func (c *counts) addAll(o counts) {
 	sums, others := reflect.ValueOf(c).Elem(), reflect.ValueOf(o)
 	for i := range sums.NumField() {
@@ -63,18 +64,18 @@ type filed struct {
 	skip      bool
 	edit      bool // the message's contract has supersede, so the message has a version
 	version   weir.Version
-	forgotten bool       // the message's version was delivered and then forgotten
-	passed    bool       // a later message of the key was sent while this one was older than the version delivered last
-	erasing   bool       // an operator asks to erase the message
+	forgotten bool       // a holder forgot the key's newest version, so this version does not count any more
+	passed    bool       // a later message of the key was sent first; allowed, because this version was outdated
+	erasing   bool       // an operator has asked to erase the message
 	erased    bool       // the content of the message was erased
-	body      string     // body as stored, or the name of its blob
-	idem      string     // the key of the message's idempotency row; empty = there is no such row
-	number    int        // number of the submission, read from the body of a request; -1 = no request has shown it
+	body      string     // body as stored, or the name of the body's blob
+	idem      string     // the row key of the message's idempotency key; empty = none
+	number    int        // number of the submission, read from a request's body; -1 = not known yet
 	begun     bool       // a request for the message has reached the CMS
 	taken     bool       // a process got the answer that the CMS took the message
-	under     int64      // the highest fence among the processes that got that answer undamaged
-	final     weir.Stage // the final stage, unless the message is dead; empty = no final stage is known
-	now       weir.Stage // the stage in storage, if the checker has read it since the last write to the row; else empty
+	under     int64      // the highest fence of a request whose sender got a whole answer with status 200
+	final     weir.Stage // the final stage, except dead; empty = not known
+	now       weir.Stage // the stage in storage; empty = not read after the last write to the row
 	gone      bool       // retention has removed the message
 	scheduling
 	replaying
@@ -84,7 +85,7 @@ type filed struct {
 
 // laneState is a lane as the checker knows it.
 type laneState struct {
-	log     []*filed // by sequence number, from 1
+	log     []*filed // in the order of sequence numbers; log[0] has the number 1
 	fence   int64    // fence of the last holder
 	takenAt time.Time
 	takenBy *process // the last holder
@@ -92,19 +93,19 @@ type laneState struct {
 	commit  int64    // number of the last commit under fence
 	nonce   string   // nonce of the last holder
 	last    lane.Control
-	active  []*request             // requests that the CMS works on, without look-ups
-	busy    time.Time              // the end of the lane's last request at the CMS
-	pauses  map[string]storedPause // pauses in storage, by row
-	forgets map[string]bool        // requests to forget a version, by the hash of key and contract
-	// forgottenIDs has the hashes of keys with their contracts. The remembered id of such a key was forgotten, and has
-	// not been looked up since. The value is the fence of the holder that forgot the id.
+	active  []*request             // requests that the CMS works on, except the look-ups of chains
+	busy    time.Time              // when the CMS last finished a request of the lane
+	pauses  map[string]storedPause // operators' pauses in storage, by row key
+	forgets map[string]bool        // open requests to forget a version, by the hash of key and contract
+	// forgottenIDs has the remembered ids that a holder forgot. An entry stays until a chain looks the item up. The
+	// map's keys are hashes of ordering key and contract. The value is the fence of the holder that forgot the id.
 	forgottenIDs map[string]int64
 	crowd        crowding
 	back         int64 // number of dead messages that the commit under check replays or discards
 	turns
 }
 
-// checker is called for each event when it happens, and checks the promises.
+// checker is called at each event of a run, and checks Weir's promises.
 type checker struct {
 	w     *world
 	store *lane.Store // reads storage without faults and delays
@@ -116,8 +117,8 @@ type checker struct {
 	lanes     map[int]*laneState
 	expected  []*submission
 	snapshots int
-	stuck     string                         // blob of the body that storage refuses to remove; empty = none yet
-	told      map[string]map[weir.Stage]bool // stages told to receivers, by the receiver's address and the message's id
+	stuck     string                         // name of the blob that storage refuses to remove; empty = not chosen yet
+	told      map[string]map[weir.Stage]bool // stages in the events that receivers got, by address and message id
 	history   chronicle
 }
 
@@ -125,15 +126,16 @@ func newChecker(w *world) *checker {
 	return &checker{w: w, lanes: map[int]*laneState{}, told: map[string]map[weir.Stage]bool{}}
 }
 
-// reportViolation records the first violation. Later ones mostly follow from it.
+// reportViolation records the first violation of a run. Later violations are mostly consequences of the first one, so
+// they go only into the trace.
 func (c *checker) reportViolation(kind, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.addViolation(kind, format, args...)
 }
 
-// addViolation is reportViolation for a caller that holds mu. It does nothing in a run with a mutant that the history
-// alone must show.
+// addViolation is reportViolation for a caller that holds mu. It does nothing in the run of a mutant whose name
+// ends with the constant "outside": only the check in histories_test.go has to catch such a mutant.
 func (c *checker) addViolation(kind, format string, args ...any) {
 	if strings.HasSuffix(c.w.mutant, outside) {
 		return
@@ -279,7 +281,7 @@ func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 	}
 }
 
-// checkCommitted checks that only the newest holder writes tail, and that it makes each commit once.
+// checkCommitted checks that only the newest holder writes tail, and that each commit takes effect once.
 func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[string]any) {
 	fence, _ := v["Fence"].(int64)
 	commit, _ := v["Commit"].(int64)
@@ -292,7 +294,7 @@ func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[str
 		c.counts.Takeovers++
 		c.checkHandedOver(l, number)
 		c.checkTakenOnce(p, l, number)
-	case fence == l.fence && nonce == l.nonce && commit > l.commit: // a refused commit leaves a gap
+	case fence == l.fence && nonce == l.nonce && commit > l.commit: // a refused commit leaves a gap in the numbers
 	default:
 		c.addViolation("fence", "%s committed %d under fence %d in lane %d, where %d under %d was last", p.name, commit,
 			fence, number, l.commit, l.fence)
@@ -300,8 +302,8 @@ func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[str
 	l.fence, l.commit = fence, commit
 }
 
-// checkBooks checks that the control rows fit the log, and that no count falls. One count may fall: replays and
-// discards reduce the number of dead messages.
+// checkBooks checks that the control rows match the log, and that no count falls. Only the number of dead messages may
+// fall, because of replays and discards.
 func (c *checker) checkBooks(l *laneState, number int) {
 	now, err := c.store.ReadControl(context.Background(), number)
 	if err != nil {
@@ -368,8 +370,9 @@ func (c *checker) stageOf(f *filed) weir.Stage {
 	return st.Stage
 }
 
-// forgetStages clears the known stages of the messages whose rows were written by a transaction. A d_ row changes the
-// stages of many messages.
+// forgetStages clears the known stage (filed.now) of each message whose row was written by a transaction. If the
+// transaction wrote a packed row (d_), forgetStages clears the known stages of all messages, because a packed row makes
+// many messages delivered.
 func (l *laneState) forgetStages(ops []storage.Op) {
 	for _, op := range ops {
 		if strings.HasPrefix(op.Key, "d_") {

@@ -15,8 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeCMS receives requests, and works on each for a while. If the client of a request has left, fakeCMS may still work
-// on the request, for less than the settle time.
+// fakeCMS receives requests, and works on each for a while. If the client gives a request up, fakeCMS may go on working
+// on the request, but for less than the settle time.
 type fakeCMS struct{ w *world }
 
 // request is one request at the CMS.
@@ -28,13 +28,13 @@ type request struct {
 	fence   int64
 	attempt int
 	replay  int           // number of the replay that the request belongs to; 0 = no replay
-	round   int           // run of the chain within the attempt; 0 = the first
-	isRead  bool          // the request changes nothing, so it may overlap with others
+	round   int           // number of the chain's run in the attempt; 0 = the first run
+	isRead  bool          // the request changes nothing, so it may overlap other requests
 	sent    time.Time     // time at which the process sent the request
 	began   time.Time     // time at which the request reached the CMS
-	status  int           // status of the answer that the CMS wanted to give
-	cut     chan struct{} // closed when the client does not wait any more
-	done    chan struct{} // closed when the client can have the answer
+	status  int           // status that the CMS answers, even if the answer is lost
+	cut     chan struct{} // closed when the client gives the request up
+	done    chan struct{} // closed when the CMS has answered or has dropped the connection
 }
 
 func (c *fakeCMS) newTransport(p *process) http.RoundTripper { return &wire{c, p} }
@@ -50,7 +50,7 @@ var errRefused, errLost = errors.New("connection refused"), errors.New("connecti
 // plan is the drawn reaction of the CMS to a request.
 type plan struct {
 	refuse bool // the CMS refuses the connection
-	stale  bool // the kept connection was closed before the request was written
+	stale  bool // the CMS closed the reused connection before the request was written
 	lose   bool // the connection is lost before the answer
 	torn   bool // the answer's body breaks off
 	takes  time.Duration
@@ -58,7 +58,7 @@ type plan struct {
 	header http.Header
 }
 
-// planAnswer draws a plan. During some periods of ten seconds the whole CMS is down.
+// planAnswer draws a plan. In some periods of ten seconds the whole CMS is down: it refuses connections or answers 503.
 func (c *fakeCMS) planAnswer(id weir.ID, body string) plan {
 	w, name := c.w, fmt.Sprint("cms ", id.Lane, " ", id.Seq)
 	p := plan{takes: w.dice.drawBetween(name, 5*time.Millisecond, 60*time.Millisecond), status: 200,
@@ -129,8 +129,9 @@ func (c *fakeCMS) spoilPlan(p *plan, name string) {
 	}
 }
 
-// RoundTrip sends one request. If the process stands still, it sends the request when it goes on, perhaps too late:
-// when a context ends, a request that is being written is still sent.
+// RoundTrip sends one request. If the process stalls, RoundTrip sends the request after the stall, even if the
+// request's context has ended during the stall. A real client can also send the rest of a request after the context
+// has ended, if the client has begun to write the request.
 func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	p, w := c.p, c.p.w
 	if !p.awaitRunning("send " + r.Header.Get("Weir-Key")) {
@@ -159,9 +160,9 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.exchangeRequest(r, id, string(body), plan)
 }
 
-// openConnection returns when the headers of the request are written. It returns errRefused if the connection is
-// refused, and errLost if the connection is stale or the process dies. A refusal takes a drawn time; the parameter
-// refusal is the name of that draw.
+// openConnection returns nil when the headers of the request are written. It returns errRefused if isRefused is set,
+// and errLost if isStale is set or the process dies. A refusal takes a random time; the parameter "refusal" is the name
+// under which the dice draw this time.
 func (p *process) openConnection(r *http.Request, isRefused, isStale bool, refusal string) error {
 	name := "send " + r.Header.Get("Weir-Key")
 	if isRefused {
@@ -183,7 +184,8 @@ func (p *process) openConnection(r *http.Request, isRefused, isStale bool, refus
 	return nil
 }
 
-// idempotencyKey returns the message and the replay of a request, from its Idempotency-Key.
+// idempotencyKey returns the message's id and the number of the replay from a request's Idempotency-Key. The number is
+// 0 if the message was not replayed.
 func idempotencyKey(r *http.Request) (id weir.ID, replay int, err error) {
 	name, number, isReplay := strings.Cut(r.Header.Get("Idempotency-Key"), ".")
 	if isReplay {
@@ -195,7 +197,7 @@ func idempotencyKey(r *http.Request) (id weir.ID, replay int, err error) {
 	return id, replay, err
 }
 
-// countRequest adds n to the number of requests under way, and checks that the number keeps its limit.
+// countRequest adds n to the process's number of requests under way, and checks the limit of that number.
 func (p *process) countRequest(n int) {
 	p.mu.Lock()
 	p.requests += n
@@ -226,15 +228,17 @@ func (c *wire) exchangeRequest(r *http.Request, id weir.ID, body string, plan pl
 	return newAnswer(r, plan), nil
 }
 
-// tripNames has the names of two draws: one for the time that a request takes to the CMS, one for its arrival after its
-// client has given up. It also has the name under which the process waits.
+// tripNames has the names that awaitAnswer passes on for one request. The dice draw two values under such names: under
+// trip, the time until the request reaches the CMS; under arrival, whether the request still arrives after its client
+// has given up. waiting is the argument of awaitRunning.
 type tripNames struct{ trip, arrival, waiting string }
 
-// awaitAnswer sends the request, calls handle at the CMS, and returns when the CMS has answered. If the client stops
-// waiting earlier, awaitAnswer returns the context's cause or errLost; even then the CMS may have received the request.
+// awaitAnswer sends the request, calls handle when the request reaches the CMS, and returns nil when the CMS has
+// answered. If the client gives up earlier, awaitAnswer returns the context's cause or errLost, although the CMS may
+// have received the request.
 func (r *request) awaitAnswer(ctx context.Context, names tripNames, handle func()) error {
 	p := r.p
-	stood := ctx.Err() != nil // the process stood still before it sent the request
+	stood := ctx.Err() != nil // the process stalled before it sent the request
 	trip := p.w.dice.drawBetween(names.trip, 50*time.Microsecond, 2*time.Millisecond)
 	if !stood && !p.waitFor(ctx, trip) {
 		if p.w.dice.drawChance(names.arrival, 0.5) {
@@ -265,8 +269,8 @@ func (r *request) awaitAnswer(ctx context.Context, names tripNames, handle func(
 	}
 }
 
-// loseAnswer breaks the connection. One mutant is a client that repeats such a request by itself. With that mutant,
-// loseAnswer sends the request again.
+// loseAnswer breaks the connection. If the run has the deliberate defect "requests sent again by themselves",
+// loseAnswer sends the request again instead, like a client that repeats lost requests by itself.
 func (c *wire) loseAnswer(r *http.Request, id weir.ID, body string) (*http.Response, error) {
 	if c.p.w.mutant == "requests sent again by themselves" {
 		return c.exchangeRequest(r, id, body, c.cms.planAnswer(id, body))
@@ -274,8 +278,8 @@ func (c *wire) loseAnswer(r *http.Request, id weir.ID, body string) (*http.Respo
 	return nil, errLost
 }
 
-// handleRequest receives a request. If the request is cut off, the CMS may still work on it for most of the settle
-// time. A request is cut off if its connection is lost, or if a proxy on the way gives up (408, 504).
+// handleRequest lets the CMS work on a request for the drawn time. The CMS can go on with the request for most of the
+// settle time in three cases: the client gives up, the connection is lost, or a proxy answers 408 or 504.
 func (c *fakeCMS) handleRequest(req *request, plan plan) {
 	settle := c.w.settle * 8 / 10
 	req.began = time.Now()

@@ -10,11 +10,11 @@ import (
 	"weir/internal/lane"
 )
 
-// In some seeds many messages, a crowd, become due at one time, long after the faults. Storage is then as slow as a
-// real account. The checker checks that the crowd is sent at the CMS's pace, and that other messages do not wait for
-// it.
+// In some runs many messages, the crowd, become due at one time, long after the faults. In these runs storage is as
+// slow as a real account. The checker checks that the crowd is sent as fast as the CMS answers, and that no other
+// message waits for the crowd.
 
-// drawCrowd draws a crowd for some seeds.
+// drawCrowd draws a crowd for one run in a hundred.
 func (s *settings) drawCrowd(d *dice) {
 	if d.drawBelow("crowd", 100) != 0 {
 		return
@@ -26,7 +26,7 @@ func (s *settings) drawCrowd(d *dice) {
 	s.forgets, s.erasers = 0, 0
 }
 
-// crowdAt returns the due time of the crowd in a lane. The time is zero if the lane has no crowd.
+// crowdAt returns the due time of the crowd in a lane; zero = the run has no crowd.
 func (w *world) crowdAt(number int) time.Time {
 	if w.crowd == 0 {
 		return time.Time{}
@@ -34,8 +34,9 @@ func (w *world) crowdAt(number int) time.Time {
 	return w.started.Add(w.trouble + recovered + 3*time.Minute + time.Duration(number)*time.Microsecond).UTC()
 }
 
-// sendCrowd files the crowd so early that every instance knows of it at its due time. The keys are drawn from as many
-// keys as the crowd has messages. Around the due time sendCrowd also files messages without a due time.
+// sendCrowd posts the crowd about two minutes before its due time, so that each instance knows of the crowd by then.
+// Several messages of the crowd can have the same key. Around the due time sendCrowd also posts messages without a due
+// time.
 func (w *world) sendCrowd(ctx context.Context) {
 	file := func(i int, key string, at time.Time, due bool) {
 		s := w.newSubmission(i)
@@ -63,10 +64,11 @@ func (w *world) sendCrowd(ctx context.Context) {
 	}
 }
 
-// countPlain returns the number of messages without a due time that are filed around the due time of the crowd.
+// countPlain returns the number of messages without a due time that are posted around the due time of the crowd.
 func (w *world) countPlain() int { return min(w.crowd, 50) }
 
-// drawSlowTrip draws the time of one request to slow storage. It is log-normal, as measured with real accounts.
+// drawSlowTrip draws the time in which a request gets to slow storage, or in which an answer comes back. The time is
+// log-normal, as measured with real accounts.
 func (w *world) drawSlowTrip(name string) time.Duration {
 	normal := math.Sqrt(-2*math.Log(1-w.dice.drawFloat(name+" far"))) * math.Cos(
 		2*math.Pi*w.dice.drawFloat(name+" turn"))
@@ -74,14 +76,16 @@ func (w *world) drawSlowTrip(name string) time.Duration {
 }
 
 const (
-	// crowdLate is the largest delay of the first message of a crowd, because another request may be under way.
+	// crowdLate is the largest delay of a crowd's first message. It has room for an earlier request that is still under
+	// way.
 	crowdLate = punctuality + 60*time.Millisecond
-	// crowdIdle is a share of time. While messages of a lane's crowd wait, the CMS may be without a request of the lane
-	// for at most this share. An average request takes 32 ms, of which the way to the CMS takes up to 2 ms.
+	// crowdIdle limits the time during which the CMS has no request of a lane while the lane's crowd is sent. The limit
+	// is a share of the time since the first message of the crowd. The time until a request arrives at the CMS is idle
+	// time, too: up to 2 ms for each request. A whole request takes 32 ms on average.
 	crowdIdle = 0.1
-	// plainLag is the longest wait of a message that is filed beside a crowd: a busy holder looks once a second for
-	// messages that other instances have filed. If the lane has moved since the message was filed, the message may also
-	// wait for the move, for standsAtMost.
+	// plainLag is the longest wait of another message while a crowd is sent. A busy holder looks once a second for
+	// messages that other instances have appended. If the lane has got another holder since the message was appended,
+	// the checker adds standsAtMost, the longest time for which the lane may stall then.
 	plainLag = 1500 * time.Millisecond
 )
 
@@ -89,25 +93,25 @@ const (
 type crowding struct {
 	sent  int
 	first time.Time
-	// idle is the time without a request at the CMS between the first message of the crowd and the last one that was
-	// sent so far. gap is the time without a request since that last one.
+	// idle is the time for which the CMS had no request of the lane, from the first message of the crowd to the last
+	// one sent so far. gap is the time without a request after that last message.
 	idle, gap time.Duration
 }
 
-// checkCrowd checks that a crowd is sent as fast as the CMS answers, from its due time on, and that no other message
-// waits for the crowd.
+// checkCrowd checks that the messages of a crowd are sent from their due time on, as fast as the CMS answers. It also
+// checks that no other message waits for the crowd.
 func (c *checker) checkCrowd(l *laneState, f *filed, r *request) {
 	at := c.w.crowdAt(f.id.Lane)
 	if at.IsZero() || f.begun || c.disturbed.Add(recovered).After(at) {
 		return
 	}
-	// After crashes a lane may run carefully: the holder then names each message in tail before it sends the message.
-	// That takes the time of two commits. The bound on the idle time of the CMS leaves this time out.
+	// After crashes the holder writes the position of each message to tail (InFlightSeq) before it sends the message.
+	// The time before such a message does not count as idle time, because the holder needs time for the write.
 	if isNamed := l.last.Tail.InFlightSeq == f.id.Seq; l.crowd.sent > 0 && !isNamed {
 		l.crowd.gap += time.Since(l.busy)
 	}
 	switch {
-	// With cancellations or moves the holder also makes a few requests to storage, so the time is not checked.
+	// With cancellations or changed due times the holder makes more requests to storage, so the time is not checked.
 	case f.due.Equal(at) && c.w.cancels == 0 && c.w.moves == 0:
 		if l.crowd.sent++; l.crowd.sent == 1 {
 			l.crowd.first = time.Now()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// dice draws random values by name. The n-th draw of a name is the same in every run of a seed, in whatever order the
+// dice draws random values by name. The n-th draw of a name is the same in each run of a seed, in whatever order the
 // goroutines run.
 type dice struct {
 	seed uint64
@@ -15,7 +15,7 @@ type dice struct {
 	mu sync.Mutex
 	n  map[string]uint64
 
-	draws atomic.Uint64 // number of draws so far; watchForSpin looks whether it rises
+	draws atomic.Uint64 // number of draws so far; watchForSpin checks that the number rises
 }
 
 func newDice(seed uint64) *dice { return &dice{seed: seed, n: map[string]uint64{}} }
@@ -44,22 +44,23 @@ func mixBits(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// drawFloat draws from 0 up to 1.
+// drawFloat draws a number from 0 up to 1, but never 1.
 func (d *dice) drawFloat(name string) float64 { return float64(d.drawNext(name)>>11) / (1 << 53) }
 
 // drawChance returns true with probability p.
 func (d *dice) drawChance(name string, p float64) bool { return d.drawFloat(name) < p }
 
-// drawBelow draws from 0 to n-1.
+// drawBelow draws an integer from 0 to n-1.
 func (d *dice) drawBelow(name string, n int) int { return int(d.drawFloat(name) * float64(n)) }
 
-// drawBetween draws a duration to the nanosecond, so that two draws of a run are hardly ever equal.
+// drawBetween draws a duration from low up to high. The duration has nanoseconds, so two draws of a run are hardly ever
+// equal.
 func (d *dice) drawBetween(name string, low, high time.Duration) time.Duration {
 	return low + time.Duration(d.drawFloat(name)*float64(high-low))
 }
 
-// newSource returns a source of random values for a part that several goroutines use. The values depend on the virtual
-// time, not on the order of the goroutines.
+// newSource returns a function that draws random values from 0 to 1. Several goroutines may call it: the values depend
+// on the virtual time, and not on the order of the calls.
 func (d *dice) newSource(name string) func() float64 {
 	return func() float64 {
 		return float64(d.drawNth(name, uint64(time.Now().UnixNano()))>>11) / (1 << 53)

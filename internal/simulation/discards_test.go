@@ -13,15 +13,14 @@ import (
 	"weir/internal/weir"
 )
 
-// Operators discard dead messages; the checker checks the discards.
+// In this file operators discard dead messages, and the checker checks the discards.
 
-// discarding is the discard of a message as the checker knows it.
+// discarding is the discard of a message, as the checker knows it.
 type discarding struct {
 	discardAsked bool // storage has, or had, a request to discard the message
 	discarded    bool // a holder has granted the discard
 }
 
-// drawDiscards draws the number of operators who discard messages in a seed.
 func (s *settings) drawDiscards(d *dice) {
 	if d.drawChance("discarding", 0.4) {
 		s.discarders = 1 + d.drawBelow("discarders", 8)
@@ -52,7 +51,7 @@ func (w *world) startDiscarders(ctx context.Context) {
 	}
 }
 
-// discardMessage requests a discard from drawn instances, up to 20 times, until one answers.
+// discardMessage asks randomly drawn instances to discard a message, up to 20 times, until one accepts or refuses.
 func (w *world) discardMessage(ctx context.Context, name string, id weir.ID) {
 	for range 20 {
 		p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))].currentProcess()
@@ -88,7 +87,8 @@ func (w *world) discardMany(ctx context.Context, name string, ids []weir.ID) {
 	}
 }
 
-// discardAnswered checks the answer to a request to discard, and reports whether the caller need not ask again.
+// discardAnswered checks the answer to a request to discard. It reports whether an instance has accepted or refused the
+// request.
 func (c *checker) discardAnswered(id weir.ID, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +108,8 @@ func (c *checker) discardAnswered(id weir.ID, err error) bool {
 	return err == nil || isConflict
 }
 
-// noteDiscardRequest records that storage has a request to discard a message.
+// noteDiscardRequest records that storage has a request to discard a message. It checks that the message is dead, and
+// that no replay of the message waits.
 func (c *checker) noteDiscardRequest(f *filed) {
 	if stage := c.stageOf(f); stage != weir.Dead || f.isRequested() {
 		c.addViolation("discarded", "a discard of seq %d of lane %d was filed, which is %s (a replay waits: %v)",
@@ -117,9 +118,11 @@ func (c *checker) noteDiscardRequest(f *filed) {
 	f.discardAsked = true
 }
 
-// checkDiscarded checks the discards in a holder's commit: the commit discards the messages that the holder was asked
-// to discard, and no others. It does not write messages that were discarded before. checkDiscarded returns the number
-// of messages that the commit discards.
+// checkDiscarded checks the discards in a holder's commit, and returns their number. The rules are:
+//
+//   - The commit discards a message only if an operator asked for that.
+//   - If the commit deletes a request to discard a message, the message is discarded.
+//   - The commit does not write the stage of a message that was discarded before.
 func (c *checker) checkDiscarded(p *process, l *laneState, ops []storage.Op) (discarded int64) {
 	for _, op := range ops {
 		if !strings.HasPrefix(op.Key, "m_") {

@@ -1,7 +1,7 @@
 // Package simulation tests Weir's promises in virtual time. It has only tests, and this description of them. The tests
 // wire the real parts together: the appender, the ticket sender, the drainer, the functions for tickets and timers, and
 // the CMS client. Several instances of these parts run over one storage account in memory. A seed decides which faults
-// happen around them. A checker checks each step.
+// happen around these parts. A checker checks each step.
 //
 // # One run, in order
 //
@@ -33,14 +33,14 @@
 //   - TestShortPages (short_pages_test.go): storage answers most queries with fewer rows than the caller asked for.
 //   - TestMoves (moves_test.go): there are no faults, but the platform removes instances in order.
 //   - TestKillers (killers_test.go): one message ends each process that sends it.
-//   - TestChains (chains_test.go, chain_cms_test.go): a message takes several requests to an ordinary CMS.
+//   - TestChains (chains_test.go, chain_cms_test.go): a chain of several requests writes each message to the CMS.
 //   - TestRelane (relane_test.go): the number of lanes changes.
 //
 // # Mutants
 //
 // A mutant is the program without one of its rules. TestMutants_AreCaught (mutants_test.go) runs ordinary worlds with
-// one mutant at a time, and expects a violation. Similar tests run the mutants that only the other kinds of worlds
-// show.
+// one mutant at a time, and expects a violation. For each other kind of worlds a similar test runs the mutants that
+// only such worlds can show.
 //
 // # Replay
 //

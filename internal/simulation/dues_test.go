@@ -15,21 +15,21 @@ import (
 
 // This file has the checks of due times, and of requests to cancel and move messages.
 
-// scheduling is a message's due time, and the requests to change it, as the checker knows them.
+// scheduling is a message's due time and its changes, as the checker knows them.
 type scheduling struct {
-	accepted  time.Time // by the clock of the receiver
-	filed     time.Time // when the message came into the log
+	accepted  time.Time // when the message was accepted, by the receiver's clock
+	filed     time.Time // when the message was appended to the log
 	due       time.Time // the due time in storage; zero = the message never had one
 	dues      []time.Time
 	waits     bool      // the message is scheduled in storage
-	placed    string    // the message's position, if the message got one when it became due; else empty
+	placed    string    // the position that the message got when it became due; empty = none
 	cancelled bool      // the message was cancelled at once, while it was scheduled
 	asked     bool      // storage has, or had, a request to cancel the message
-	changed   time.Time // when the message was filed or was last moved
+	changed   time.Time // when the message was appended, or when its due time last changed
 	answered  bool      // a caller got the answer that the message is, or will be, cancelled
 }
 
-// placeInOrder returns a message's position among all messages of its key.
+// placeInOrder returns a message's position in its key's order.
 func (f *filed) placeInOrder() string {
 	if f.placed != "" {
 		return f.placed
@@ -43,8 +43,7 @@ func (c *checker) idOf(s *submission) weir.ID {
 	return s.id
 }
 
-// lastDue returns the time at which the last message becomes due. If no message becomes due after the time "from",
-// lastDue returns "from".
+// lastDue returns the latest due time of all scheduled messages, or the parameter "from" if that is later.
 func (c *checker) lastDue(from time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,13 +57,14 @@ func (c *checker) lastDue(from time.Time) time.Time {
 	return from
 }
 
-// seqOf returns the sequence number in the key of an m_ row.
+// seqOf returns the sequence number in the key of a message's row (m_).
 func seqOf(key string) int64 {
 	seq, _ := strconv.ParseInt(key[2:], 10, 64)
 	return seq
 }
 
-// noteRequests records the requests that a transaction on head inserts, and its changes of scheduled messages.
+// noteRequests records the requests that a transaction on head inserts. It also records which scheduled messages the
+// transaction cancels or moves to another due time.
 func (c *checker) noteRequests(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		if op.Kind != storage.Merge || op.Key[:2] != "m_" {
@@ -99,7 +99,8 @@ func (c *checker) noteRequests(l *laneState, ops []storage.Op) {
 	}
 }
 
-// noteSettled records the releases and deaths in a holder's commit, and checks its releases and cancellations.
+// noteSettled checks the cancellations and the releases in a holder's commit, and records the deaths. A release gives a
+// scheduled message a position in its key's order.
 func (c *checker) noteSettled(p *process, l *laneState, ops []storage.Op) {
 	for _, op := range ops {
 		if op.Key[:2] != "m_" {
@@ -119,8 +120,8 @@ func (c *checker) noteSettled(p *process, l *laneState, ops []storage.Op) {
 	}
 }
 
-// checkReleased checks that a released message was scheduled, and that its position is behind all messages of its key
-// that were sent, except those with a version.
+// checkReleased checks that a released message was scheduled. The new position of the message must be greater than the
+// positions of all messages of its key that were sent. Sent messages with a version are left out.
 func (c *checker) checkReleased(p *process, l *laneState, f *filed, place string) {
 	if !f.waits {
 		c.addViolation("unreleased", "%s released seq %d of lane %d, which is not scheduled", p.name, f.id.Seq,
@@ -137,9 +138,9 @@ func (c *checker) checkReleased(p *process, l *laneState, f *filed, place string
 	c.checkInTime(l, f, place)
 }
 
-// checkInTime checks the position of a released message, even if the release came late: the message must be before the
-// messages of its key that were accepted after its due time. Messages that were sent before the release, or may have
-// been sent, are left out. The clocks of the receiver and the holder may differ by two seconds.
+// checkInTime checks that f, a released message, comes before each message of its key that was accepted more than two
+// seconds after the due time of f. The two seconds are for the difference between the clocks of receiver and holder.
+// Messages that ever had a due time are left out, and so are messages that a holder may have sent already.
 func (c *checker) checkInTime(l *laneState, f *filed, place string) {
 	known := l.last.Tail.SentBelow
 	for _, o := range slices.Backward(l.log) {
@@ -154,8 +155,8 @@ func (c *checker) checkInTime(l *laneState, f *filed, place string) {
 	}
 }
 
-// checkDue checks that no message is sent before its due time, by the clock of the sending process. A message must also
-// not be sent while it is scheduled or cancelled in storage.
+// checkDue checks that no message is sent before its due time, by the clock of the sending process. It also checks that
+// no message is sent while it is scheduled or cancelled in storage.
 func (c *checker) checkDue(l *laneState, f *filed, r *request) {
 	now := r.p.nowAtMost()
 	switch {
@@ -170,7 +171,8 @@ func (c *checker) checkDue(l *laneState, f *filed, r *request) {
 	}
 }
 
-// findFiled returns the message with an acknowledged id, or nil if the message is lost.
+// findFiled returns the message with the given id from the log. An instance has acknowledged the id. So if the log has
+// no such message, findFiled reports a violation, and returns nil.
 func (c *checker) findFiled(id weir.ID) *filed {
 	if l := c.laneOf(id.Lane); id.Seq <= int64(len(l.log)) {
 		return l.log[id.Seq-1]
@@ -179,8 +181,9 @@ func (c *checker) findFiled(id weir.ID) *filed {
 	return nil
 }
 
-// cancelAnswered checks the answer to a cancellation, and reports whether the caller need not ask again. If a message
-// was replayed after the caller asked, it may have been too late to cancel it at that time.
+// cancelAnswered checks the answer to a cancellation. It returns true if the cancellation was accepted or refused, and
+// false after any other error. A message that still waits must not get the answer "too late". This rule leaves out a
+// message that was replayed after the caller asked, because the answer may be older than the replay.
 func (c *checker) cancelAnswered(id weir.ID, asked time.Time, st weir.Status, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +205,8 @@ func (c *checker) cancelAnswered(id weir.ID, asked time.Time, st weir.Status, er
 	return err == nil || weir.KindOf(err) == weir.Conflict
 }
 
-// moveAnswered checks the answer to a move, and reports whether the caller need not ask again.
+// moveAnswered checks the answer to a move. It returns true if the move was accepted or refused, and false after any
+// other error.
 func (c *checker) moveAnswered(id weir.ID, due time.Time, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,9 +228,12 @@ func (c *checker) moveAnswered(id weir.ID, due time.Time, err error) bool {
 	return err == nil || weir.KindOf(err) == weir.Conflict
 }
 
-// checkRows checks that the rows of a lane match. A scheduled message has one row under its due time. A held message
-// has one row in its key's queue, at its position. Each row of a request was written for a request. Tail has the next
-// due time. checkRows returns the number of cancelled messages that are not counted yet.
+// checkRows returns the number of cancelled messages that tail does not count yet. It checks the rows of a lane:
+//
+//   - A scheduled message has one row (s_), under its due time.
+//   - A held message has one row (r_) in its key's queue, at its position.
+//   - Each row of a request (w_) belongs to a request that was made.
+//   - Tail has the next due time.
 func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncounted int64) {
 	next := time.Time{}
 	sooner := func(at time.Time) {
@@ -247,7 +254,7 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 			sooner(time.UnixMicro(micros))
 		}
 	}
-	lines, first := map[string]int64{}, map[string]*filed{} // by block: length and first message of its queue
+	lines, first := map[string]int64{}, map[string]*filed{} // by block: its queue's length; its first message
 	for _, r := range c.rowsOf(number, "r_") {
 		block, place, _ := strings.Cut(r.Key[2:], "_")
 		seq, _ := r.Values["Seq"].(int64)
@@ -288,7 +295,6 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 	return c.checkRequests(l, number, now, next)
 }
 
-// laterOf returns the later of two times.
 func laterOf(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
@@ -296,7 +302,7 @@ func laterOf(a, b time.Time) time.Time {
 	return a
 }
 
-// firstBlocks returns the blocks of a lane, except those that wait for another one of their key.
+// firstBlocks returns the blocks of a lane, except a block that waits for another block of the same key.
 func (c *checker) firstBlocks(number int) (first []lane.KeyBlock) {
 	blocks, err := c.store.DeliveryState().ReadBlocks(context.Background(), number)
 	if err != nil {
@@ -314,7 +320,8 @@ func (c *checker) firstBlocks(number int) (first []lane.KeyBlock) {
 	return first
 }
 
-// checkRequests checks the rows of requests, and tail's next due time, for checkRows.
+// checkRequests does a part of checkRows: it checks the rows of requests, and the next due time in tail. The parameter
+// next is the due time that tail must have according to the other rows.
 func (c *checker) checkRequests(l *laneState, number int, now lane.Control, next time.Time) (uncounted int64) {
 	requests := c.rowsOf(number, "w_")
 	for _, r := range requests {
@@ -338,7 +345,8 @@ func (c *checker) checkRequests(l *laneState, number int, now lane.Control, next
 			uncounted++
 		}
 	}
-	// If a holder has to read the due times again, it writes the present time, by its own clock, as the next due time.
+	// If a holder has to read the due times again, it sets the next due time in tail to the present time of its own
+	// clock. So the check accepts a next due time of up to one second from now, even if the parameter next is earlier.
 	if soon := time.Now().Add(time.Second); !next.IsZero() && next.Before(soon) {
 		next = soon
 	}
@@ -369,7 +377,7 @@ func (c *checker) rowsOf(number int, prefix string) (rows []storage.Row) {
 	}
 }
 
-// isOutdated reports whether a waiting message can end in no other stage than superseded.
+// isOutdated reports whether a version newer than that of f was delivered, so that f can only become superseded.
 func (c *checker) isOutdated(l *laneState, f *filed) bool {
 	for _, o := range l.log {
 		if f.edit && o.edit && !o.forgotten && o.key == f.key && o.version.Newer(f.version) &&
@@ -380,20 +388,20 @@ func (c *checker) isOutdated(l *laneState, f *filed) bool {
 	return false
 }
 
-// recovered is the time after which the last fault has no more consequences: leases have ended, sweeps have run, and
-// every lane is served again.
+// recovered is the time after which a fault has no more consequences: leases have ended, sweeps have run, and each lane
+// is served again.
 const recovered = 2*time.Minute + 30*time.Second
 
 // heard is the time within which every live instance learns of a message, at the latest by its next sweep.
 const heard = 65 * time.Second
 
-// punctuality is the largest delay with which a due message may be sent: the time of a request to the CMS, and of some
-// reads of storage before it. superseding is the same delay if versions supersede each other: then there may be one
-// more read and one more commit, of up to 6 ms each.
+// punctuality is the largest delay with which a due message is allowed to reach the CMS. It has room for some reads of
+// storage and for the way to the CMS. The constant superseding is the largest delay for a message whose contract sets
+// "supersede", because the holder then makes one more read and one more commit.
 const punctuality, superseding = 30 * time.Millisecond, 40 * time.Millisecond
 
-// checkPunctual checks messages that become due long after the faults: such a message is sent at its due time, by the
-// clock of its sender, if its lane has nothing else to do.
+// checkPunctual checks that a message that becomes due long after the faults is sent at its due time, by the sender's
+// clock. It leaves out a message if the message's lane was busy shortly before the due time.
 func (c *checker) checkPunctual(l *laneState, f *filed, r *request) {
 	quiet := c.w.started.Add(c.w.trouble + recovered)
 	if after := c.disturbed.Add(recovered); after.After(quiet) {

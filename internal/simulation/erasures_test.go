@@ -10,16 +10,15 @@ import (
 	"weir/internal/weir"
 )
 
-// Operators erase messages; the checker checks the erasures.
+// In this file operators erase messages, and the checker checks the erasures.
 
-// drawErasures draws the number of operators who erase messages in a seed.
 func (s *settings) drawErasures(d *dice) {
 	if d.drawChance("erasing", 0.4) {
 		s.erasers = 1 + d.drawBelow("erasers", 3)
 	}
 }
 
-// startErasers lets operators erase some messages, in any stage.
+// startErasers lets operators ask to erase some messages, whatever the stages of the messages are.
 func (w *world) startErasers(ctx context.Context) {
 	for i := range w.settings.erasers {
 		name := fmt.Sprint("eraser ", i)
@@ -47,8 +46,8 @@ func (c *checker) listFiled() (ids []weir.ID) {
 	return ids
 }
 
-// eraseMessage asks drawn instances, up to 20 times, until one erases the message or refuses. An instance refuses if
-// the message may still be sent.
+// eraseMessage asks random instances to erase a message, up to 20 times, until an instance accepts or refuses. An
+// instance refuses if the message can still be sent.
 func (w *world) eraseMessage(ctx context.Context, name string, id weir.ID) {
 	w.check.noteErasing(id)
 	for range 20 {
@@ -68,8 +67,8 @@ func (w *world) eraseMessage(ctx context.Context, name string, id weir.ID) {
 	}
 }
 
-// noteErasing records that a message may be erased from now on. From then on receivers need not get events about the
-// message.
+// noteErasing records that an operator asks to erase a message. From then on, receivers of events need not get events
+// about the message.
 func (c *checker) noteErasing(id weir.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,15 +77,16 @@ func (c *checker) noteErasing(id weir.ID) {
 	c.history.Exclude(f.key, "erasures")
 }
 
-// mayBeErased reports whether an operator asked to erase a message. The row of an erased message has no hash of the
-// body. So a post of another body under its idempotency key counts as a repeat.
+// mayBeErased reports whether an operator has asked to erase a message. The row of an erased message has no hash of the
+// body. So a post with the same idempotency key and another body counts as a repeat.
 func (c *checker) mayBeErased(s *submission) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.laneOf(s.id.Lane).log[s.id.Seq-1].erasing
 }
 
-// checkErased checks that the row of an erased message has no content, and the hash of the key in place of the key.
+// checkErased checks that the row of an erased message has no content, and has the hash of the ordering key in place of
+// the key.
 func (c *checker) checkErased(id weir.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,8 +101,8 @@ func (c *checker) checkErased(id weir.ID) {
 	}
 }
 
-// noteErasures checks the erasures in a transaction: it may erase a message only if an operator asked for that, and if
-// the message is not sent any more.
+// noteErasures checks the erasures in a transaction. A message may be erased only if an operator asked for that, and if
+// the message can no longer be sent.
 func (c *checker) noteErasures(p *process, l *laneState, ops []storage.Op) {
 	for _, op := range ops {
 		if !strings.HasPrefix(op.Key, "m_") || op.Values["ErasedAt"] == nil {

@@ -11,13 +11,12 @@ import (
 	"weir/internal/weir"
 )
 
-// Some upstreams send a version that is too high by mistake. Operators ask the holder to forget the version of a key.
-// The checker checks that the holder forgets this version and no other.
+// By mistake, some upstreams send a version that is too high. Operators ask holders to forget the newest delivered
+// version of a key. The checker checks that a holder forgets only versions that it was asked to forget.
 
 // hugeVersion is the version that upstreams send by mistake. It supersedes all other versions.
 const hugeVersion = "99999999999999999999"
 
-// drawForgets draws the number of versions that the operators of a seed ask a holder to forget.
 func (s *settings) drawForgets(d *dice) {
 	if d.drawChance("forgetting", 0.4) {
 		s.forgets = 1 + d.drawBelow("forgets", 6)
@@ -27,7 +26,7 @@ func (s *settings) drawForgets(d *dice) {
 // startForgets lets operators ask the holders to forget versions of keys.
 func (w *world) startForgets(ctx context.Context) {
 	var keys []string
-	for i := 3; i < w.keys; i += 4 { // keys with a contract that supersedes
+	for i := 3; i < w.keys; i += 4 { // the keys whose contract has the setting "supersede"
 		keys = append(keys, fmt.Sprint("k", i))
 	}
 	for i := range w.settings.forgets {
@@ -49,7 +48,8 @@ func (w *world) startForgets(ctx context.Context) {
 	}
 }
 
-// noteForgetRequests records the requests to forget a version in a transaction on head.
+// noteForgetRequests records a transaction's requests to forget versions. It skips the first operation of the
+// transaction, because that operation changes head.
 func (c *checker) noteForgetRequests(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		if strings.HasPrefix(op.Key, "w_forget_") {
@@ -61,8 +61,9 @@ func (c *checker) noteForgetRequests(l *laneState, ops []storage.Op) {
 	}
 }
 
-// checkForgotten checks that a holder's commit forgets the versions that the holder was asked to forget, and no others,
-// and that no message is superseded by a forgotten version. It also records the remembered ids that the commit forgets.
+// checkForgotten checks which versions a holder's commit forgets. The commit may forget a version only on request, and
+// must forget the version if it deletes the request. No message may be superseded by a forgotten version.
+// checkForgotten also records the remembered ids that the commit forgets.
 func (c *checker) checkForgotten(p *process, l *laneState, number int, ops []storage.Op) {
 	for _, op := range ops {
 		if hash, ok := strings.CutPrefix(op.Key, "k_"); ok && op.Kind == storage.Delete {
@@ -96,8 +97,9 @@ func (c *checker) checkForgotten(p *process, l *laneState, number int, ops []sto
 	}
 }
 
-// markForgotten marks the messages of a key and contract whose versions no longer count: the delivered messages and the
-// superseded ones. The CMS may have taken a superseded message, too, if its holder crashed before the commit.
+// markForgotten is called when the newest version of a key and contract was forgotten. It marks the messages whose
+// versions no longer count: the delivered and the superseded ones. The CMS may have taken a superseded message, too, if
+// the holder crashed before it committed the delivery.
 func (c *checker) markForgotten(l *laneState, hash string) {
 	for _, f := range l.log {
 		e := lane.NewEntry(weir.Message{Key: f.key, Contract: "edit"})

@@ -9,9 +9,9 @@ import (
 	"weir/internal/storage"
 )
 
-// posts records for each post whether a part of it was sent to storage, and when its upstream gave the post up or was
-// refused. If the upstream gave up before any part was sent, no part may be sent afterwards. The reason is that the
-// upstream posts again, and without an Idempotency-Key the second post is another message.
+// posts records which posts were sent to storage, and when upstreams gave posts up. A refused post also counts as given
+// up. A post that was given up before it was sent to storage must not be sent afterwards. The upstream may post the
+// message again, and without an Idempotency-Key the second post would be another message.
 type posts struct {
 	mu      sync.Mutex
 	begun   map[string]int       // number of posts, by the name of the message
@@ -23,7 +23,8 @@ func newPosts() *posts {
 	return &posts{begun: map[string]int{}, sent: map[string]bool{}, givenUp: map[string]time.Time{}}
 }
 
-// beginPost returns a name for a post. The message's row gets that name as the trace state.
+// beginPost returns a new name for a post of a message. The caller stores the name as the message's trace state, where
+// noteSent finds it.
 func (p *posts) beginPost(message string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -31,15 +32,15 @@ func (p *posts) beginPost(message string) string {
 	return fmt.Sprintf("post=%s-%d", strings.ReplaceAll(message, " ", "-"), p.begun[message])
 }
 
-// giveUp records that the upstream no longer waits for the answer to a post, or was refused.
+// giveUp records that a post was refused, or that the upstream no longer waits for the answer to the post.
 func (p *posts) giveUp(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.givenUp[name] = time.Now()
 }
 
-// noteSent records the messages that a transaction files. Their upstreams may have given up before any part of the post
-// was sent. noteSent returns the name of one such post, or "" if there is none.
+// noteSent records that a transaction sends the messages of posts to storage. If one of these posts was given up before
+// it was first sent, noteSent returns the name of that post, otherwise "".
 func (p *posts) noteSent(ops []storage.Op) (abandoned string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,15 +12,15 @@ import (
 )
 
 // The checker records the history of each key as upstreams, readers and the CMS see it. internal/testkit/linear checks
-// the history with a public library.
+// the history with a third-party library.
 
-// written is one write at the CMS in the history.
+// written is the record of one request to the CMS.
 type written struct {
 	r     *request
 	ended time.Time // zero = the write has not ended yet
-	late  bool      // before the request ended, another process had the lane, or the sender's clock jumped
-	whole bool      // the sender got the whole answer, 200
-	torn  bool      // the sender got only the beginning of the answer, 200
+	late  bool      // another process took the lane before the request ended, or the sender's clock jumped
+	whole bool      // the sender got the whole answer, with status 200
+	torn  bool      // the sender got only the beginning of the answer, with status 200
 }
 
 // chronicle gathers a run's history.
@@ -30,17 +30,17 @@ type chronicle struct {
 	answered map[weir.ID]*submission // submissions whose post was answered, by the id in the answer
 }
 
-// The name of a mutant ends with "outside" if only the check of the histories may catch it. With such a mutant the
-// checker itself reports nothing.
+// outside is the suffix of some mutants' names. Only the comparison with the model of internal/testkit/linear is to
+// catch these mutants. In a run with such a mutant the checker reports no other violation.
 const outside = ", seen from outside"
 
-// isModelled reports whether the model describes a message's key. It describes neither skipped failures nor versions
-// that supersede, nor schedules.
+// isModelled reports whether the model in internal/testkit/linear covers the key of a message. The model leaves out
+// keys whose messages have onFailure: skip, keys whose messages have supersede, and the key of the recurring message.
 func isModelled(m weir.Message) bool { return !m.Skip && !m.Supersede && m.Key != recurringKey }
 
 func nameOf(s *submission) string { return fmt.Sprint("message ", s.number) }
 
-// recordPost records an upstream's request and its answer.
+// recordPost records a post and its answer. The parameter r is nil if the upstream got no receipt.
 func (c *checker) recordPost(s *submission, sent time.Time, r *lane.Receipt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +64,8 @@ func (c *checker) recordPost(s *submission, sent time.Time, r *lane.Receipt) {
 	c.history.Posted(s.key, nameOf(s), sent, time.Now(), receipt)
 }
 
-// recordWrite records a request at the CMS, and reads the stages of its key's messages. The caller holds mu.
+// recordWrite records a request at the CMS, and the present stages of all messages of the request's key. The caller
+// holds mu.
 func (c *checker) recordWrite(r *request, late bool) {
 	c.history.writes = append(c.history.writes, &written{r: r, late: late})
 	if s := c.submissionOfBody(r.body); s != nil && isModelled(s.message) {
@@ -79,7 +80,7 @@ func (c *checker) findWrite(r *request) *written {
 			return c.history.writes[i]
 		}
 	}
-	return &written{r: r} // the request broke a promise before it could be recorded
+	return &written{r: r} // the request has no record, because the checker reported it as a violation
 }
 
 // submissionOfBody returns the submission whose number is in a body, or nil if there is none.
@@ -90,8 +91,8 @@ func (c *checker) submissionOfBody(body string) *submission {
 	return nil
 }
 
-// recordRead records the stages of a key's messages. If the post of a message was not answered, recordRead includes the
-// message only if the CMS got a request of it. The caller holds mu.
+// recordRead records the present stages of a key's messages. It leaves out a message whose post was not answered, if
+// the CMS got no request for that message. The caller holds mu.
 func (c *checker) recordRead(key string) {
 	var seen []linear.Seen
 	for _, f := range c.laneOf(lane.Of(key, c.w.lanes)).log {
@@ -101,7 +102,9 @@ func (c *checker) recordRead(key string) {
 		if s := c.submissionOf(f); s != nil {
 			stage := c.stageOf(f)
 			if stage == weir.Discarded {
-				stage = weir.Dead // for the model a discarded message is dead, because it is not written again either
+				// The model has no discards. To the model a discarded message is dead, because a discarded message is
+				// not written again either.
+				stage = weir.Dead
 			}
 			seen = append(seen, linear.Seen{Name: nameOf(s), Stage: string(stage)})
 		}
@@ -109,7 +112,8 @@ func (c *checker) recordRead(key string) {
 	c.history.Read(key, time.Now(), time.Now(), seen...)
 }
 
-// submissionOf returns the submission of a row. It returns nil if no request or answer has shown the submission yet.
+// submissionOf returns the submission of a message in the log. The checker learns the submission from a request to the
+// CMS, or from the answer to the post. Before that, submissionOf returns nil.
 func (c *checker) submissionOf(f *filed) *submission {
 	if f.number >= 0 {
 		return c.expected[f.number]
@@ -117,7 +121,8 @@ func (c *checker) submissionOf(f *filed) *submission {
 	return c.history.answered[f.id]
 }
 
-// concludeHistories reads every message once more at rest, and adds the writes to the histories. The caller holds mu.
+// concludeHistories records the stages of all messages once more when all work is done, and adds the writes to the
+// histories. The caller holds mu.
 func (c *checker) concludeHistories() {
 	seen := map[string]bool{}
 	for _, s := range c.expected {
@@ -153,8 +158,8 @@ func (w *written) verdictOf() linear.Verdict {
 	return linear.Refused
 }
 
-// checkHistory checks the history of each key of a run against the model. If a key breaks the model, its history is
-// drawn into build/histories.
+// checkHistory checks the history of each key of a run against the model. If a key breaks the model, the history of
+// that key is drawn into a file in build/histories.
 func (o *outcome) checkHistory(h *linear.History, name string) {
 	if o.violation != nil {
 		return
@@ -166,7 +171,7 @@ func (o *outcome) checkHistory(h *linear.History, name string) {
 	}
 }
 
-// moduleRoot returns the directory of the module. The simulation runs either there or in the directory of its package.
+// moduleRoot returns the root directory of the module, or a temporary directory if it finds no go.mod.
 func moduleRoot() string {
 	dir, err := os.Getwd()
 	for err == nil {

@@ -11,32 +11,31 @@ import (
 	"weir/internal/invoke"
 )
 
-// This file simulates the platform: how many invocations a host runs at once and for how long, how it treats a handler
-// that is still starting, and when it ends an instance.
+// This file simulates the platform: how many invocations a host runs at once and for how long, how the host treats a
+// handler that is still starting, and when the platform ends an instance.
 
-// The settings of the host are those of host.json and of its extensions.
+// These are the limits of a host and its handler. The first four are settings in host.json.
 const (
 	batchSize         = 16
-	newBatchThreshold = 8 // the host takes more tickets only while it works on no more tickets than this
+	newBatchThreshold = 8 // the host takes more tickets only while it works on at most this many
 	functionTimeout   = 5 * time.Minute
 	retryDelay        = 5 * time.Second  // pause after a failed invocation
-	lockedFor         = 10 * time.Minute // how long a host hides a ticket that it has taken, even if it dies
-	deathsAllowed     = 3                // after so many deaths of its handlers a host gives up
+	lockedFor         = 10 * time.Minute // how long a ticket stays hidden after a host has taken it
+	deathsAllowed     = 3                // a host gives up when so many of its handlers have died
 	holdsAtMost       = 15 * time.Second // the longest time that a starting handler holds a request
-	staysAtMost       = 70 * time.Second // functionTimeout in worlds of moves; an invocation stays for 60 s at most
+	staysAtMost       = 70 * time.Second // functionTimeout in runs of TestMoves, whose invocations end within 60 s
 )
 
 var errStarting, errHandlerGone = errors.New("503: the handler is starting"), errors.New("the handler is gone")
 
-// hosting is the behaviour of the platform that only some seeds have.
+// hosting is the behaviour of the platform that only some runs have.
 type hosting struct {
-	cold     time.Duration // longest time until a handler is ready; 0 = it is ready at once
-	deaths   int           // deaths of handlers in each instance; at every third one the host gives up, too
+	cold     time.Duration // longest time until a handler is ready; 0 = handlers are ready at once
+	deaths   int           // deaths of handlers in each instance; see deathsAllowed
 	idleEnds int           // number of times that each instance is ended while it has no invocation
-	scales   bool          // the platform starts and ends instances by the queue's length
+	scales   bool          // the platform starts and ends instances by the length of the queue
 }
 
-// drawHost draws the behaviour of the platform.
 func (s *settings) drawHost(d *dice) {
 	if d.drawChance("cold starts", 0.3) {
 		s.hosting.cold = []time.Duration{time.Second, 4 * time.Second, 25 * time.Second}[d.drawBelow("cold", 3)]
@@ -50,15 +49,15 @@ func (s *settings) drawHost(d *dice) {
 	s.hosting.scales = d.drawChance("scales", 0.2)
 }
 
-// platform is the host of a process.
+// platform is the state of a process's host.
 type platform struct {
 	readyAt     time.Time
-	hostLives   atomic.Bool  // the host lives although the handler is dead, so it returns the handler's tickets
-	invocations atomic.Int32 // queue and timer calls, and requests
+	hostLives   atomic.Bool  // the handler is dead, but its host lives, and returns the handler's tickets
+	invocations atomic.Int32 // number in flight: calls by the queue and the timer, and HTTP requests
 }
 
-// awaitReady waits until the handler is ready, because the program holds requests that come earlier. It returns false
-// if that takes too long.
+// awaitReady waits until the handler is ready, because a starting handler holds requests. It returns false if the
+// handler is not ready within holdsAtMost, or if the caller gives up.
 func (p *process) awaitReady(ctx context.Context, name string) bool {
 	left := time.Until(p.readyAt)
 	if left <= 0 {
@@ -67,12 +66,12 @@ func (p *process) awaitReady(ctx context.Context, name string) bool {
 	if !p.waitFor(ctx, min(left, holdsAtMost)) || left > holdsAtMost {
 		return false
 	}
-	// Several callers may have waited for the same moment. They go on one after the other.
+	// Several callers may have waited for the same moment. So each caller now waits for a further random time.
 	return p.waitFor(ctx, p.w.dice.drawBetween(p.name+" opens "+name, time.Microsecond, 5*time.Millisecond))
 }
 
-// invokeFunction makes one call of a trigger. The call fails when the handler dies. It must end before functionTimeout:
-// after that time the host would kill the handler with all its other invocations.
+// invokeFunction calls a function for a trigger. The call fails when the handler dies. The call must end before
+// functionTimeout: after that time a real host would kill the handler with all its other invocations.
 func (p *process) invokeFunction(name string, function func(context.Context) error) error {
 	p.invocations.Add(1)
 	defer p.invocations.Add(-1)
@@ -104,8 +103,8 @@ func (w *world) invocationLimit() time.Duration {
 }
 
 // listenToQueue takes tickets from a queue as the host does. The host hides a ticket for ten minutes, deletes it after
-// a success, returns it after a failure, and moves it to the poison queue after five failures. It works on at most 16 +
-// 8 tickets at a time.
+// a success, returns it after a failure, and moves it to the poison queue after five failures. The host works on at
+// most 16 + 8 tickets at a time.
 func (p *process) listenToQueue(name string, function func(context.Context, invoke.Invocation) error) {
 	queue := p.w.account.Queue(name)
 	var running atomic.Int32
@@ -152,7 +151,7 @@ func (p *process) listenToQueue(name string, function func(context.Context, invo
 	}
 }
 
-// planHost plans the acts of the platform on the slot.
+// planHost plans when the handlers of an instance die, and when the platform ends the instance while it is idle.
 func (s *slot) planHost() {
 	name := fmt.Sprint("slot ", s.number)
 	for i := range s.w.hosting.deaths {
@@ -163,8 +162,8 @@ func (s *slot) planHost() {
 	}
 }
 
-// handlerDies kills the handler alone. Its host starts another handler. At every third death the host gives up, and the
-// platform starts another host.
+// handlerDies kills the handler but not its host. The host then starts another handler. At every third death the host
+// gives up, and the platform starts another host.
 func (s *slot) handlerDies(name string, nth int) {
 	w, p := s.w, s.currentProcess()
 	down := w.dice.drawBetween(name+" handler down", 100*time.Millisecond, 300*time.Millisecond)
@@ -179,8 +178,8 @@ func (s *slot) handlerDies(name string, nth int) {
 	w.check.addCounts(func(c *counts) { c.HandlerDeaths++ })
 }
 
-// endIdle kills the instance at a moment at which it has no invocation, even if it drains lanes. Another instance
-// starts later. If no such moment comes, endIdle does nothing.
+// endIdle kills the instance as soon as it has no invocation, even if it drains lanes. Another instance starts later.
+// If the instance always has an invocation, endIdle does nothing.
 func (s *slot) endIdle(name string) {
 	w, p := s.w, s.currentProcess()
 	for range 300 {
@@ -195,7 +194,7 @@ func (s *slot) endIdle(name string) {
 	}
 }
 
-// startScaling starts and ends instances by the queue's length, until the faults end.
+// startScaling starts and ends instances by the length of the queue, until the faults end.
 func (w *world) startScaling() {
 	if !w.hosting.scales {
 		return
@@ -213,8 +212,8 @@ func (w *world) startScaling() {
 	})
 }
 
-// scaleTo starts the first instances, up to the wanted number. It ends those of the other instances that have no
-// invocation. It ignores an instance on which another fault is at work.
+// scaleTo starts each of the first instances, up to the number "wanted", if the instance does not run. It ends each
+// later instance that has no invocation. It leaves an instance alone while a fault of the instance is under way.
 func (w *world) scaleTo(wanted int) {
 	for i, s := range w.slots {
 		select {

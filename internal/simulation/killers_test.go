@@ -8,19 +8,19 @@ import (
 	"weir/internal/drain"
 )
 
-// In worlds of killers one message, the killer, ends each process that sends it. The CMS takes all other messages. A
-// holder that may send nothing stays with its lane for some time only, and the settle time is often longer than that.
-// Holders then hand the lane over between two crashes.
+// TestKillers simulates runs with a killer: a message that ends each process that sends it. The CMS takes all other
+// messages. After a crash the next holder sends nothing during the settle time. The settle time is often longer than
+// the time for which a holder keeps a lane without sending. In such runs, the lane moves to another holder between two
+// crashes.
 
-// deathsAtMost is the largest number of processes that the killer may end: three until the lane runs carefully, and
-// three more until the message is dead.
+// deathsAtMost is the largest number of processes that the killer is allowed to end. After three deaths a holder names
+// each message in tail before it sends the message. After three more deaths the named message is dead.
 const deathsAtMost = 6
 
-// killing has the killer's submissions: their numbers are from begins to ends-1. The zero value is for worlds of other
-// kinds.
+// killing has the range of the submissions that are killers: the submission n is a killer if begins <= n < ends. The
+// zero value means that there are no killers.
 type killing struct{ begins, ends int }
 
-// drawKillers draws the settings of a seed with a killer.
 func drawKillers(d *dice) settings {
 	s := settings{
 		instances: 1 + d.drawBelow("instances", 2), lanes: 1 + d.drawBelow("lanes", 2),
@@ -34,20 +34,21 @@ func drawKillers(d *dice) settings {
 	return s
 }
 
-// isKiller reports whether a body is the killer's.
+// isKiller reports whether a body is that of a killer.
 func (w *world) isKiller(body string) bool {
 	n, err := numberOf(body)
 	return err == nil && n >= w.killing.begins && n < w.killing.ends
 }
 
-// deaths reports the deaths of a slot's processes, by the name of each process.
+// deaths tells restartProcesses which processes were ended by a killer. Each slot (an instance of the platform) has
+// its own deaths.
 type deaths struct {
-	names   chan string   // has room for the death of the running process
+	names   chan string   // names of ended processes; the buffer takes one name, so that dieOf does not wait
 	over    chan struct{} // closed when no process is started any more
 	restart sync.WaitGroup
 }
 
-// dieOf ends the process while it sends a message. The slot starts the next process.
+// dieOf ends the process because it sends a killer. restartProcesses starts the next process.
 func (p *process) dieOf(body string) {
 	if p.isDead() {
 		return
@@ -57,7 +58,7 @@ func (p *process) dieOf(body string) {
 	p.slot.deaths.names <- p.name
 }
 
-// restartProcesses starts a process some time after each death, until stopRestarts.
+// restartProcesses starts a process some time after each death, until stopRestarts is called.
 func (s *slot) restartProcesses() {
 	s.deaths.names, s.deaths.over = make(chan string, 1), make(chan struct{})
 	s.deaths.restart.Go(func() {
@@ -73,7 +74,7 @@ func (s *slot) restartProcesses() {
 	})
 }
 
-// stopRestarts ends restartProcesses, if the world has killers.
+// stopRestarts ends restartProcesses, if restartProcesses was called.
 func (s *slot) stopRestarts() {
 	if s.deaths.over == nil {
 		return
@@ -82,7 +83,7 @@ func (s *slot) stopRestarts() {
 	s.deaths.restart.Wait()
 }
 
-// noteDeath counts the processes that the killer has ended, and checks their number.
+// noteDeath counts the processes that a killer has ended, and checks their number.
 func (c *checker) noteDeath(body string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +93,8 @@ func (c *checker) noteDeath(body string) {
 	}
 }
 
-// TestKillers runs KILLERS seeds from KILLERS_FROM on; by default 30.
+// TestKillers runs 30 seeds with a killer, from seed 1 on. The environment variables KILLERS and KILLERS_FROM change
+// the number and the first seed.
 func TestKillers(t *testing.T) {
 	if sum := runWorlds(t, "KILLERS", 30, drawKillers); sum.Deaths == 0 {
 		t.Error("no process was ended by a message, want some")

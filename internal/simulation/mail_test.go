@@ -16,30 +16,33 @@ import (
 	"weir/internal/weir"
 )
 
-// When a message becomes final, Weir calls its callback with the stage, at least once. In some seeds a receiver also
-// gets an event for every dead message. Both must hold despite all faults of processes, storage and receivers.
+// When a message becomes final, Weir calls its callback with the stage, at least once. In some runs a receiver of
+// events also gets an event for each dead message. The callbacks and the events must arrive despite all faults of
+// processes, storage and receivers.
 
 const (
 	hookURL   = "https://hooks.test/done"
 	deathsURL = "https://ops.test/deaths"
 )
 
-// mailKeys has the key that signs the events.
+// mailKeys is the secret that signs the events.
 var mailKeys = func() notify.Secret {
 	s, err := notify.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
-		panic(err) // the key is part of this test, so it is valid
+		panic(err) // the secret is part of this test, so it is valid
 	}
 	return s
 }()
 
-// drawReceivers draws the share of messages with a callback, and whether a receiver gets the event of each death.
+// drawReceivers draws the share of messages with a callback, and whether a receiver gets an event for each dead
+// message.
 func (s *settings) drawReceivers(d *dice) {
 	s.callbacks = []float64{0, 0, 0.2, 0.8}[d.drawBelow("callbacks", 4)]
 	s.deaths = d.drawChance("deaths", 0.3)
 }
 
-// newNotifier returns the sender of events of a process. It has ports of its own to storage.
+// newNotifier returns the process's sender of events. The faults of its requests to the table are drawn
+// separately from those of the rest of the process.
 func (p *process) newNotifier() *notify.Sender {
 	store := *p.store
 	store.Table, store.Notifier = p.newTable("mail "), nil
@@ -54,7 +57,7 @@ func (p *process) newNotifier() *notify.Sender {
 	return notify.New(cfg)
 }
 
-// mailLook is the look of a sweep at a lane. It passes the control rows to the sender of events, as the program does.
+// mailLook reads a lane's control rows for a sweep, and passes them to the sender of events, as the program does.
 type mailLook struct {
 	*lane.Store
 	sender *notify.Sender
@@ -68,8 +71,8 @@ func (l mailLook) ReadControl(ctx context.Context, number int) (lane.Control, er
 	return c, err
 }
 
-// hooks is the transport of a process to receivers. The receivers are slow, refuse events, or accept an event and then
-// lose the answer.
+// hooks is a process's HTTP transport to the receivers of events. A receiver can be slow, can refuse an event, or can
+// accept an event whose answer is then lost.
 type hooks struct{ p *process }
 
 func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -78,7 +81,8 @@ func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without the id: it does not come from the seed.
+	// The dice need a name that is the same in each run with the same seed. So the name does not contain the message's
+	// id, which differs from run to run.
 	var about struct {
 		Data struct{ Lane, Sequence int64 }
 	}
@@ -117,7 +121,8 @@ func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 		Request: r}, nil
 }
 
-// noteEvent is called when a receiver gets an event. It checks the signature, and that the stage is true.
+// noteEvent is called when a receiver gets an event. It checks the event's signature and type, and compares the event's
+// stage with the stage of the message (see checkTold).
 func (c *checker) noteEvent(r *http.Request, body []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,8 +156,8 @@ func (c *checker) noteEvent(r *http.Request, body []byte) {
 	c.told[to][event.Data.Stage] = true
 }
 
-// checkTold checks that a message has the stage of its event. If the event is the death of the message, the message may
-// have been replayed or discarded since.
+// checkTold checks that a message has the stage that an event names. If the event says that the message is dead, any
+// stage is right, because the message may have been replayed or discarded afterwards.
 func (c *checker) checkTold(id weir.ID, stage weir.Stage) {
 	st, err := c.store.Messages().Status(context.Background(), id)
 	if err != nil || st.Stage != stage && stage != weir.Dead {

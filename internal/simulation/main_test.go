@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMain runs the tests on one processor, so that each run of a seed is the same. If several goroutines become ready
-// in the same nanosecond of virtual time, one processor mostly runs them in the same order.
+// TestMain runs the tests on one processor, so that repeated runs of a seed are mostly the same: if several goroutines
+// become ready in the same nanosecond of virtual time, one processor mostly runs them in the same order.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400) // a simulated run needs little memory, and only for a short time

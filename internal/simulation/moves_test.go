@@ -13,14 +13,15 @@ import (
 	"weir/internal/lease"
 )
 
-// Worlds of moves have no faults. In most of these worlds the platform removes instances: it stops their hosts, drains
-// them, or ends instances that have had no invocation for a while. In most worlds each lane has work all the time, so
-// that the checker notices a lane that stands still. The CMS may get no message twice.
+// TestMoves simulates runs without faults. In most of them the platform removes instances: it stops their hosts, drains
+// their hosts, or ends idle instances. A drained host gets no more tickets, and ends when it has no invocation in
+// flight. In most runs each lane has work all the time, so that the checker notices a lane without progress. The
+// checker also notices a message that is sent twice.
 
-// leaving is the way in which the platform removes instances. The zero value is for worlds of other kinds.
+// leaving is the way in which the platform removes instances in a run of TestMoves. Other runs have the zero value.
 type leaving struct {
 	kind   leavingKind
-	groups bool // instances run groups of functions, each group on instances of its own
+	groups bool // each instance runs only one group of functions; see groupOf
 	unseen bool // processes do not notice that their host stops
 }
 
@@ -48,7 +49,8 @@ const (
 func (g group) takesTickets() bool { return g != httpGroup }
 func (g group) runsSweep() bool    { return g != httpGroup }
 
-// groupOf returns the group of a slot: the first two run HTTP functions, if there are groups.
+// groupOf returns the group of a slot. If the run has groups, the first two slots run the HTTP functions, and the other
+// slots run all other functions.
 func (m leaving) groupOf(slot int) group {
 	switch {
 	case !m.groups:
@@ -60,24 +62,29 @@ func (m leaving) groupOf(slot int) group {
 }
 
 const (
-	// standsAtMost is the longest time for which a lane may stand still when its instance ends in order. Another
-	// instance has to poll the queue, which each instance does after 2 to 6 s; 2 s are added.
+	// standsAtMost is the longest time for which a lane with work may stall when its instance ends in an orderly way.
+	// Another instance must first poll the queue, which each instance does after 2 to 6 s. The bound adds 2 s.
 	standsAtMost = 8 * time.Second
-	// standsAlone is the same bound if there is one host alone and it lives on, so that its lanes do not move.
+	// standsAlone is the longest time for which a lane with work may stall if the run has only one instance, which does
+	// not end. The lane then has the same holder all the time.
 	standsAlone = 500 * time.Millisecond
-	// waitsInGroups is the longest wait of a message in a lane that seldom gets one, if no instance ends. The process
-	// that has claimed the lane looks at it each 0.8 s.
+	// waitsInGroups is the longest wait of a message in seldomLane if no instance ends. It is longer than 0.8 s,
+	// because a process that has claimed the lane looks at the lane only each 0.8 s.
 	waitsInGroups = 3 * time.Second
-	// unattendedAtMost is the longest time for which an instance of HTTP functions may keep a lane while other
-	// instances can have an invocation; it never has one itself. The time is the sum of 2 s until its ticket is
-	// written, 2 to 6 s until another instance polls, a second until the holder sees the claim, a second until the
-	// claimant sees the free lane, and the time for a write that is under way.
+	// unattendedAtMost is the longest time for which an instance of HTTP functions may keep a lane. The lane must move
+	// to an instance that takes tickets. The time is the sum of these:
+	//
+	//   - 2 s until the holder enqueues a ticket
+	//   - 2 to 6 s until another instance polls the queue
+	//   - 1 s until the holder sees the claim
+	//   - 1 s until the process that wrote the claim sees that the lane is free
+	//   - the time for a write that is under way
 	unattendedAtMost = 12 * time.Second
-	// The platform ends the instances of HTTP functions when they have had no post for idleFor.
+	// idleFor is the time without a post after which the platform ends the instances of HTTP functions.
 	idleFor = 30 * time.Second
 )
 
-// waitsAtMost returns the longest wait of a message in a lane that seldom gets one.
+// waitsAtMost returns the longest wait of a message in seldomLane.
 func (m leaving) waitsAtMost() time.Duration {
 	if m.kind == trickles {
 		return waitsInGroups
@@ -85,7 +92,7 @@ func (m leaving) waitsAtMost() time.Duration {
 	return standsAtMost
 }
 
-// drawMoves draws the settings of a seed. Successive seeds have different kinds of moves, in a fixed order.
+// drawMoves draws the settings of a run. The seven kinds of leaving take turns from seed to seed.
 func drawMoves(d *dice) settings {
 	s := settings{
 		instances: 2 + d.drawBelow("instances", 2), lanes: 1 + d.drawBelow("lanes", 2), keys: 2000,
@@ -108,23 +115,23 @@ func drawMoves(d *dice) settings {
 	if s.leaving.kind == alone {
 		s.instances = 1
 	}
-	s.messages = 1400 * s.lanes // enough messages for a little more than the time of the moves
+	s.messages = 1400 * s.lanes // enough to keep each lane busy until the last instance was removed
 	switch {
 	case s.leaving.hasSeldomLane():
 		s.lanes, s.messages, s.trouble = 2, 2900, 4*time.Minute
 	case s.leaving.kind == oneByOne:
-		s.messages = 170 * s.lanes // a lane gets a message each 0.7 s, so it is seldom released between two messages
+		s.messages = 170 * s.lanes // a lane gets a message each 0.7 s, so its holder seldom gives the lane up
 	}
 	return s
 }
 
-// seldomLane is a lane of some worlds that gets a message every few seconds. So it is often free, and the first process
-// that looks at it takes it.
+// seldomLane is a lane that, in some runs, gets a message only every few seconds. The lane is often free, and the first
+// process that looks at the lane takes it.
 const seldomLane = 1
 
 func (m leaving) hasSeldomLane() bool { return m.kind == inUse || m.kind == trickles }
 
-// drawMoveKey draws the key of a message. If there is a seldomLane, about one message of thirty is in it.
+// drawMoveKey draws the key of a message. If the run has a seldomLane, about one message in thirty goes into that lane.
 func (w *world) drawMoveKey() string {
 	hasSeldom := w.leaving.hasSeldomLane()
 	isSeldom := hasSeldom && w.dice.drawChance("seldom", 1./30)
@@ -136,8 +143,8 @@ func (w *world) drawMoveKey() string {
 	}
 }
 
-// drawMoveStart draws the time at which a message is posted: at the beginning, or, if its lane gets one message at a
-// time, at any time.
+// drawMoveStart draws the time at which a message is posted: at any time of the run if its lane gets one message at a
+// time, otherwise in the first five seconds.
 func (w *world) drawMoveStart(i int, key string) time.Duration {
 	limit := 5 * time.Second
 	if w.leaving.kind == oneByOne || w.leaving.hasSeldomLane() && lane.Of(key, w.lanes) == seldomLane {
@@ -146,8 +153,8 @@ func (w *world) drawMoveStart(i int, key string) time.Duration {
 	return w.dice.drawBetween(fmt.Sprint("start ", i), 0, limit)
 }
 
-// pickReceiver returns the slot that gets a post. In worlds of moves it returns a slot that is not about to end. But in
-// worlds whose drained instances get posts, a drained instance gets each post while there is one.
+// pickReceiver returns the slot that gets a post. In runs of the kind inUse a drained instance gets the post, if there
+// is a drained instance. All other posts in runs of TestMoves go to an instance that is not about to end.
 func (w *world) pickReceiver(name string) *slot {
 	n := w.dice.drawBelow("to "+name, len(w.slots))
 	if w.leaving.kind == "" {
@@ -167,9 +174,9 @@ func (w *world) pickReceiver(name string) *slot {
 	return w.slots[0]
 }
 
-// planMoves removes an instance each 30 to 40 s, and starts another one in its place. By the time of the next removal
-// the lanes of the removed instance have moved. In worlds of idle ends planMoves removes all instances of HTTP
-// functions, for good.
+// planMoves removes an instance each 30 to 40 s, and starts another one in its place. This interval is long enough for
+// the lanes of the removed instance to move. In runs of the kind idleEnds planMoves removes all instances of HTTP
+// functions, and starts no others.
 func (w *world) planMoves() {
 	switch w.leaving.kind {
 	case "", alone, trickles:
@@ -198,8 +205,8 @@ func (w *world) planMoves() {
 	})
 }
 
-// pickLeaver returns the slot that ends next. In worlds whose drained instances get posts, it returns the slot that
-// holds the lane with work, because only a process with an invocation can notice the drain.
+// pickLeaver returns the slot that ends next. In runs of the kind inUse that slot holds the busy lane and has an
+// invocation, because only a process with an invocation can notice the drain of its host.
 func (w *world) pickLeaver() *slot {
 	for w.leaving.kind == inUse && !w.isCalm() {
 		for _, s := range w.slots {
@@ -212,8 +219,9 @@ func (w *world) pickLeaver() *slot {
 	return w.slots[w.dice.drawBelow("goes", len(w.slots))]
 }
 
-// stopHost sends SIGTERM to the host. The host closes its socket and takes no more tickets. The process notices that,
-// except in worlds with leaving.unseen. The host waits ten seconds for invocations in flight.
+// stopHost simulates SIGTERM to the host. The host takes no more tickets, and waits up to ten seconds for invocations
+// in flight. The process notices the stop and hands its lanes over. If leaving.unseen is set, the process does not
+// notice the stop.
 func (s *slot) stopHost() {
 	w, p := s.w, s.currentProcess()
 	w.trace.addLine("%s: its host stops", p.name)
@@ -235,8 +243,9 @@ func (s *slot) stopHost() {
 	p.killProcess()
 }
 
-// drainHost ends an instance as the platform does after a drain: the instance gets no more tickets, and is killed as
-// soon as none of its invocations is in flight. If it still gets posts, it is killed a little later.
+// drainHost drains the host of an instance as the platform does. The instance gets no more tickets, and is killed when
+// it has no invocation in flight. In runs of the kind inUse the instance still gets posts, and is killed some seconds
+// later.
 func (s *slot) drainHost() {
 	p := s.currentProcess()
 	s.w.trace.addLine("%s is drained", p.name)
@@ -250,8 +259,8 @@ func (s *slot) drainHost() {
 	}
 }
 
-// awaitEndAfterDrain waits until the platform ends a process whose host is drained and still gets posts. The process
-// may hold no lane meanwhile.
+// awaitEndAfterDrain waits, in runs of the kind inUse, until the platform ends a process whose host is drained. The
+// process must not hold a lane during that time.
 func (p *process) awaitEndAfterDrain() {
 	if p.w.leaving.kind != inUse {
 		return
@@ -264,7 +273,7 @@ func (p *process) awaitEndAfterDrain() {
 	}
 }
 
-// endIdleOnes kills the instances of HTTP functions, unless they may have had a post within idleFor.
+// endIdleOnes kills the instances of HTTP functions, if the last post is older than idleFor.
 func (w *world) endIdleOnes() {
 	if time.Since(w.started) < 5*time.Second+idleFor {
 		return
@@ -277,9 +286,10 @@ func (w *world) endIdleOnes() {
 	}
 }
 
-// watchUnattended checks, until the faults end, that no instance of HTTP functions keeps a lane.
+// watchUnattended checks that no instance of HTTP functions keeps a lane for longer than unattendedAtMost. The check
+// ends when the time in which messages are posted is over.
 func (w *world) watchUnattended() {
-	since := map[string]time.Time{} // by process and lane
+	since := map[string]time.Time{} // when an instance began to hold a lane, by process and lane
 	for ; !w.isCalm(); time.Sleep(100 * time.Millisecond) {
 		held := map[string]time.Time{}
 		for _, s := range w.slots {
@@ -299,8 +309,8 @@ func (w *world) watchUnattended() {
 	}
 }
 
-// checkTakenOnce checks the processes that have left a lane: such a process takes the lane again only after another
-// message was filed. The caller holds mu.
+// checkTakenOnce makes a check in runs of the kind oneByOne. A process that has handed a lane over may take the lane
+// again only after another message was appended. The caller holds mu.
 func (c *checker) checkTakenOnce(p *process, l *laneState, number int) {
 	if c.w.leaving.kind == oneByOne && l.takenBy == p && l.taken == len(l.log) {
 		c.addViolation("idle", "%s takes lane %d again, and no message was filed since it took it before", p.name,
@@ -309,8 +319,8 @@ func (c *checker) checkTakenOnce(p *process, l *laneState, number int) {
 	l.takenBy, l.taken = p, len(l.log)
 }
 
-// checkMoved checks that no lane stands still, no message is written twice, and no message waits too long in a lane
-// that seldom has one. The caller holds mu.
+// checkMoved checks that no lane with work stalls, that no message is sent twice, and that no message waits too long in
+// seldomLane. The caller holds mu.
 func (c *checker) checkMoved(l *laneState, f *filed, r *request) {
 	if c.w.leaving.kind == "" || c.w.leaving.unseen {
 		return
@@ -336,5 +346,6 @@ func (c *checker) checkMoved(l *laneState, f *filed, r *request) {
 	}
 }
 
-// TestMoves runs MOVES seeds from MOVES_FROM on; by default two of each kind.
+// TestMoves runs 14 seeds, two of each kind of leaving, from seed 1 on. The environment variables MOVES and MOVES_FROM
+// change the number and the first seed.
 func TestMoves(t *testing.T) { runWorlds(t, "MOVES", 14, drawMoves) }

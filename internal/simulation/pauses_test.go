@@ -11,29 +11,31 @@ import (
 	"weir/internal/weir"
 )
 
-// Operators pause lanes and keys; the checker checks the pauses.
+// In this file operators pause lanes and keys, and the checker checks the pauses.
 
 // storedPause is a pause in storage.
 type storedPause struct {
-	at    time.Time // when it began
-	until time.Time // when it ends; zero = it has no end
+	at    time.Time // when the pause began
+	until time.Time // when the pause ends; zero = no end
 }
 
-// drawPauses draws the number of pauses of a seed.
 func (s *settings) drawPauses(d *dice) {
 	if d.drawChance("stopping", 0.4) {
 		s.pauses = 1 + d.drawBelow("stopped", 4)
 	}
 }
 
-// startPauses lets operators pause one lane, all lanes or a key, and resume them later.
+// startPauses lets operators pause one lane, all lanes or a key, and resume them later. Some operators only resume a
+// lane.
 func (w *world) startPauses(ctx context.Context) {
 	for i := range w.settings.pauses {
 		name := fmt.Sprint("pause ", i)
 		at, d := w.dice.drawBetween(name+" at", 0, w.trouble),
 			w.dice.drawBetween(name+" for", 100*time.Millisecond, 40*time.Second)
 		lanes, key := []int{w.dice.drawBelow(name+" lane", w.lanes)}, ""
-		resumes := false // true = the operator only resumes the lane, and so ends a pause that the CMS caused
+		// If resumes is true, the operator pauses nothing, and only resumes the lane. Weir itself pauses a lane if the
+		// CMS fails, and resuming the lane ends such a pause.
+		resumes := false
 		switch w.dice.drawBelow(name+" what", 6) {
 		case 0:
 			lanes = lanes[:0]
@@ -122,8 +124,8 @@ const (
 	clocks = 2 * time.Second
 )
 
-// checkPaused checks that no message of a paused lane or key is sent. A process is excepted if it stood still or its
-// clock jumped.
+// checkPaused checks that no message of a paused lane or key is sent. It leaves out a process that stalled after the
+// pause began. It also leaves out a process whose clock jumped after the pause began, or shortly before.
 func (c *checker) checkPaused(l *laneState, f *filed, r *request) {
 	for _, row := range []string{"!pause", "!pause_" + lane.KeyHash(f.key)} {
 		s, ok := l.pauses[row]
@@ -131,7 +133,7 @@ func (c *checker) checkPaused(l *laneState, f *filed, r *request) {
 			continue
 		}
 		if since := r.sent.Sub(s.at); since > obeyed && !r.p.stoodSince(s.at) &&
-			!r.p.slot.jumpedSince(s.at.Add(-obeyed)) { // before the jump the sender may have read the pauses
+			!r.p.slot.jumpedSince(s.at.Add(-obeyed)) { // a sender that read the pauses before the jump can be late
 			c.addViolation("paused", "%s sent seq %d of lane %d, key %s, %s after %s was written", r.p.name, f.id.Seq,
 				f.id.Lane, f.key, since, row)
 		}
@@ -147,14 +149,14 @@ func (l *laneState) pausedUntil(keyHash string) time.Time {
 	return s.until
 }
 
-// stoodSince reports whether a process has stood still since a time.
+// stoodSince reports whether the process has stalled at any time after t.
 func (p *process) stoodSince(t time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.resume != nil || p.resumed.After(t)
 }
 
-// jumpedSince reports whether the slot's clock has jumped since a time.
+// jumpedSince reports whether the slot's clock has jumped after t.
 func (s *slot) jumpedSince(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

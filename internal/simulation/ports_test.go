@@ -10,16 +10,16 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// ports is the access of a process to storage. Every operation takes time, may fail as the seed decides, and ends when
-// the process ends. A part that works beside the rest of a process has a name of its own, so that its draws are
-// independent of the rest.
+// ports is a process's access to the table. Each operation takes time, fails if the seed says so, and ends when the
+// process ends. The field "as" has the name of a component of the process, so that each component has its own random
+// draws.
 type ports struct {
 	p  *process
 	as string
 }
 
-// newTable returns the table with the time limits of the program. The parameter part is the name of a part with draws
-// of its own.
+// newTable returns the table for a component of the process, with the time limits of the program. The parameter part is
+// the name of the component.
 func (p *process) newTable(part string) storage.Table { return timelimit.Table(ports{p: p, as: part}) }
 
 func (p *process) newLeases() storage.Leases { return timelimit.Leases(leasePort{p}) }
@@ -27,13 +27,13 @@ func (p *process) newLeases() storage.Leases { return timelimit.Leases(leasePort
 const (
 	// hangs is the time for which an operation hangs, unless its caller gives up.
 	hangs = time.Minute
-	// hungAtMost is the time within which a caller must give up a request that hangs. The holder then pauses for 2 s at
-	// most before it looks at the lane again, so a lane loses at most ten seconds.
+	// hungAtMost is the time within which a caller must give up a request that hangs. The holder then pauses for up to
+	// 2 s before it looks at the lane again, so a hanging request costs its lane ten seconds at most.
 	hungAtMost = 8 * time.Second
 )
 
-// hangOperation waits like a caller whose request hangs. If the caller gives up, or the process is killed, before the
-// request ends, hangOperation returns false. If the caller waits too long, it reports a violation.
+// hangOperation simulates a request that hangs. It returns false if the caller gives up, or if the process is killed,
+// before the request ends. If the caller waits for longer than hungAtMost, hangOperation reports a violation.
 func (p *process) hangOperation(ctx context.Context, op string) bool {
 	began := time.Now()
 	answered := p.waitFor(ctx, hangs)
@@ -73,8 +73,8 @@ func (p *process) drawFault(op string) faultKind {
 		late}[p.w.dice.drawBelow(p.name+" kind "+op, 7)]
 }
 
-// doOperation makes one operation, with a fault if the seed has one. The parameter isWrite means that the operation
-// changes storage. effect is called once at most, perhaps after the caller has given up.
+// doOperation makes one operation, with a fault if the seed has one. The parameter isWrite says that the operation
+// changes storage. doOperation calls effect once at most, perhaps after the caller has given up.
 func (p *process) doOperation(ctx context.Context, op string, isWrite bool, effect func() error) error {
 	op = withoutRandom(op)
 	if !p.awaitRunning(op) {
@@ -114,7 +114,7 @@ func (p *process) doOperation(ctx context.Context, op string, isWrite bool, effe
 		return newFault(op, lost)
 	}
 	if !p.waitFor(ctx, out) {
-		// The caller gave up or was killed after it had sent the request, which may still arrive.
+		// The caller gave up, or the process was killed, after the request was sent. A write may still reach storage.
 		if isWrite && p.w.dice.drawChance(p.name+" arrives "+op, 0.5) {
 			p.arriveLater(back, effect)
 		}
@@ -137,8 +137,8 @@ func (p *process) doOperation(ctx context.Context, op string, isWrite bool, effe
 	return err
 }
 
-// drawLateness draws the delay of a request that arrives late. Mostly the request arrives at about the time at which
-// its sender sends it again.
+// drawLateness draws the delay of a request that arrives late. Most delays are short: such a request arrives at about
+// the time at which its sender repeats it.
 func (p *process) drawLateness(op string) time.Duration {
 	if p.w.dice.drawChance(p.name+" soon "+op, 0.6) {
 		return p.w.dice.drawBetween(p.name+" late "+op, time.Millisecond, 250*time.Millisecond)
@@ -154,7 +154,8 @@ func (p *process) arriveLater(in time.Duration, effect func() error) {
 	})
 }
 
-// waitFor waits for a time, and returns true. It returns false earlier if the caller gives up or the process is killed.
+// waitFor waits for the duration d, and returns true. If the caller gives up or the process is killed before that,
+// waitFor returns false at once.
 func (p *process) waitFor(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -189,7 +190,7 @@ func (t ports) Range(ctx context.Context, q storage.Query) (storage.Page, error)
 	return got, err
 }
 
-// cutPage makes a page shorter than the caller asked for, as storage may do at any time.
+// cutPage sometimes drops the last rows of a page, because storage may return fewer rows than the caller asked for.
 func (t ports) cutPage(name string, q storage.Query, got *storage.Page) {
 	dice, n := t.p.w.dice, len(got.Rows)
 	if n > 1 && dice.drawChance(t.p.name+" short "+name, max(t.p.w.shortPages, 0.05)) {
@@ -220,7 +221,7 @@ func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op)
 	return <-answer, nil
 }
 
-// copyOps copies operations, because a late transaction must write the values that it had when it was sent.
+// copyOps copies operations, because a late transaction must write the values that the operations had when it was sent.
 func copyOps(ops []storage.Op) []storage.Op {
 	out := make([]storage.Op, len(ops))
 	for i, op := range ops {
@@ -278,7 +279,7 @@ func (q queuePort) Put(ctx context.Context, text string, delay time.Duration) er
 		})
 }
 
-// blobPort is the access of a process to blobs, which have large bodies.
+// blobPort is the access of a process to the blobs, which have the large bodies.
 type blobPort struct{ p *process }
 
 func (b blobPort) Put(ctx context.Context, name string, data []byte) error {

@@ -24,22 +24,22 @@ import (
 	"weir/internal/ticket"
 )
 
-// slot is one instance of the platform: a host, and the processes that it runs one after the other.
+// slot is one instance of the platform. Its host runs one process after the other.
 type slot struct {
 	w      *world
 	number int
 
 	mu      sync.Mutex
-	offset  time.Duration // offset of the slot's clock, within a second
+	offset  time.Duration // error of the slot's clock: -1 s to 1 s
 	jumped  time.Time     // when the offset last changed; zero = never
 	current *process
 	all     []*process
 	plans   sync.WaitGroup
-	turn    chan struct{} // full while a fault is at work; a mutex would stop virtual time
+	turn    chan struct{} // full during a fault; not a mutex, because a wait for a mutex stops virtual time
 	deaths  deaths        // see killers_test.go
 }
 
-// process is one process of the program, wired as in the handler.
+// process is one process of the program. Its parts are wired as in internal/app.
 type process struct {
 	w       *world
 	slot    *slot
@@ -60,9 +60,9 @@ type process struct {
 	platform
 	decided *decided
 
-	listening context.Context // ends when the process ends; triggers run under it
+	listening context.Context // ends when the process stops or is killed; context of the triggers
 	deafen    context.CancelFunc
-	polling   context.Context // ends with listening or earlier; afterwards the host takes no ticket and calls no sweep
+	polling   context.Context // after it ends, the host takes no ticket and calls no sweep; child of listening
 	endPolls  context.CancelFunc
 	host      sync.WaitGroup // goroutines of the host
 	killed    chan struct{}
@@ -70,22 +70,22 @@ type process struct {
 	mu       sync.Mutex
 	dead     bool
 	requests int           // requests to the CMS that are under way
-	resume   chan struct{} // closed when the process goes on; nil = the process does not stand still
+	resume   chan struct{} // closed when a stall ends; nil = the process is not stalled
 	standing []*standing
 	resumed  time.Time
-	cutUntil time.Time            // time until which the operations of onlyCut fail
-	onlyCut  string               // operations whose name begins with it are cut off; empty = all operations
-	trap     *trap                // the trap that the process's next operation of a certain kind springs
-	trust    map[string]time.Time // by lease: when the trust in the last grant ends
+	cutUntil time.Time            // until this time, the operations that match onlyCut fail
+	onlyCut  string               // beginning of the names of the operations that fail; empty = all operations
+	trap     *trap                // kills or stalls the process at its next operation of a certain kind; nil = none
+	trust    map[string]time.Time // time until which the process may trust a lease, by the lease's name
 }
 
-// standing is a goroutine of a process that stands still. Afterwards such goroutines go on one after the other, in the
-// order in which they stopped. If several of them stopped in the same nanosecond, they go on in the order of their
-// names, because the seed does not decide which of them stopped first.
+// standing is a goroutine of a stalled process. After the stall, the goroutines go on one after the other, in the order
+// in which they stopped. Goroutines that stopped in the same nanosecond go on in the order of their names, because the
+// seed does not decide which of them stopped first.
 type standing struct {
 	since time.Time
 	name  string
-	waits time.Duration // delay with which the goroutine goes on, after the process has gone on
+	waits time.Duration // time from the end of the stall until the goroutine goes on
 }
 
 func (w *world) newSlot(number int) *slot {
@@ -98,7 +98,6 @@ func (w *world) newSlot(number int) *slot {
 	return s
 }
 
-// startProcess starts a process.
 func (s *slot) startProcess() {
 	w := s.w
 	p := &process{w: w, slot: s, name: fmt.Sprintf("p%d.%d", s.number, len(s.all)+1), killed: make(chan struct{}),
@@ -110,7 +109,7 @@ func (s *slot) startProcess() {
 	client, err := cms.New(cms.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout, Now: p.now,
 		Transport: w.cms.newTransport(p)})
 	if err != nil {
-		panic(err) // the settings are part of this test, so they are valid
+		panic(err) // cannot happen: the settings above are valid
 	}
 	p.store = &lane.Store{Table: p.newTable(""), Bodies: timelimit.Blobs(blobPort{p}), Epoch: w.check.store.Epoch,
 		Lanes: w.lanes, Now: p.now, Rand: w.dice.newSource(p.name + " store")}
@@ -146,15 +145,15 @@ func (s *slot) startProcess() {
 	p.serveTriggers()
 }
 
-// readClock returns the time by the slot's wall clock.
 func (s *slot) readClock() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Add(s.offset)
 }
 
-// nowAtMost returns the latest time that the process may take for the present. The process may have read its clock
-// before a jump, and may then have waited for storage.
+// nowAtMost returns the latest time that the process can use as the current time. The process may have read its clock,
+// and then waited for storage while the clock jumped back by up to 2 s. So nowAtMost adds 2 s for some time after a
+// jump.
 func (p *process) nowAtMost() time.Time {
 	now := p.now()
 	p.slot.mu.Lock()
@@ -165,9 +164,9 @@ func (p *process) nowAtMost() time.Time {
 	return now
 }
 
-// awaitRunning waits while the process stands still, and returns true when the process runs. If the process was killed,
-// awaitRunning returns false, but only at the end of the world: until then no part of the process goes on. name is the
-// name of the caller.
+// awaitRunning waits while the process is stalled, and then returns true. If the process is killed, awaitRunning blocks
+// until the run ends, and then returns false. So no goroutine of a killed process goes on during the run. The parameter
+// name is the name of the waiting goroutine.
 func (p *process) awaitRunning(name string) bool {
 	for {
 		p.mu.Lock()
@@ -210,8 +209,7 @@ func (p *process) killProcess() {
 	}
 }
 
-// standStillFor makes the process stand still: the process sends nothing and notices nothing. Then the process goes on
-// as if no time had passed.
+// standStillFor stalls the process for the time d: its goroutines stop, and then go on as if no time had passed.
 func (p *process) standStillFor(d time.Duration) {
 	p.standStill()
 	time.Sleep(d)
@@ -225,7 +223,7 @@ func (p *process) standStill() {
 	p.w.trace.addLine("%s stands still", p.name)
 }
 
-// goOn lets a process that stands still go on.
+// goOn ends a stall.
 func (p *process) goOn() {
 	p.mu.Lock()
 	slices.SortFunc(p.standing, func(a, b *standing) int {
@@ -248,25 +246,26 @@ func (p *process) isCutOff(op string) bool {
 	return time.Now().Before(p.cutUntil) && strings.HasPrefix(op, p.onlyCut)
 }
 
-// noteGrant records the time until which the process may trust a grant of a lease.
+// noteGrant records that storage has granted a lease. The parameter asked is the time at which the process sent the
+// request, and length is the length of the lease.
 func (p *process) noteGrant(name string, asked time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// A request that was sent earlier but arrives later extends nothing.
+	// A late answer to an older request must not shorten the trust.
 	if until := asked.Add(length - lease.Margin(length)); until.After(p.trust[name]) {
 		p.trust[name] = until
 	}
 }
 
-// trustedUntil returns the time until which the process may trust a lease. It also reports whether the process stands
-// still, or went on after that time. In both cases the process may not have noticed the end of its trust.
+// trustedUntil returns the time until which the process may trust a lease. The result stoodStill is true if the process
+// is stalled now, or if its last stall ended after that time. A stalled process cannot notice the end of its trust.
 func (p *process) trustedUntil(name string) (until time.Time, stoodStill bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.trust[name], p.resume != nil || (!p.resumed.IsZero() && p.resumed.After(p.trust[name]))
 }
 
-// serveTriggers does the work of the host: it takes tickets and calls the sweep.
+// serveTriggers simulates the host: its goroutines take tickets and call the sweep.
 func (p *process) serveTriggers() {
 	group := p.w.leaving.groupOf(p.slot.number)
 	if p.w.mutant != "watch and sweep off" && group.runsSweep() {
@@ -292,7 +291,7 @@ func (p *process) waitForPoll(d time.Duration) {
 	}
 }
 
-// planFaults plans the faults that the seed has for the slot.
+// planFaults causes the slot's faults at drawn times.
 func (s *slot) planFaults() {
 	w, name := s.w, fmt.Sprint("slot ", s.number)
 	s.planHost()
@@ -355,7 +354,7 @@ func (s *slot) planFaults() {
 	}
 }
 
-// planOutages cuts all instances off from storage at once.
+// planOutages causes outages of storage. Each outage cuts all instances off from storage at the same time.
 func (w *world) planOutages() {
 	for range w.outages {
 		when, d := w.dice.drawBetween("outage at", 0, w.trouble),
@@ -373,7 +372,7 @@ func (w *world) planOutages() {
 	}
 }
 
-// meddleWithTail lets processes write tail although only the holder may write it.
+// meddleWithTail breaks the rule that only the holder writes tail: it lets any process write tail.
 func (w *world) meddleWithTail() {
 	for i := range 3 {
 		w.loose.Go(func() {
@@ -385,7 +384,7 @@ func (w *world) meddleWithTail() {
 	}
 }
 
-// planAt calls do at a drawn time while faults go on. Several calls for one slot are made one after the other.
+// planAt calls do at a drawn time within the time of faults. The calls for one slot do not overlap.
 func (s *slot) planAt(name string, do func()) {
 	when := s.w.dice.drawBetween(name+" when", 0, s.w.trouble)
 	s.plans.Go(func() {
@@ -394,7 +393,7 @@ func (s *slot) planAt(name string, do func()) {
 		case s.turn <- struct{}{}:
 		default:
 			s.turn <- struct{}{}
-			// The pause is drawn, so that two calls do not come in one nanosecond.
+			// Without this pause, the call would begin in the same nanosecond in which the previous call ended.
 			time.Sleep(s.w.dice.drawBetween(name+" turn", time.Microsecond, time.Millisecond))
 		}
 		do()
@@ -408,7 +407,7 @@ func (s *slot) currentProcess() *process {
 	return s.current
 }
 
-// endSlot kills the last process of a slot, and waits until the goroutines of all its processes have ended.
+// endSlot kills the processes of the slot, and waits until their goroutines have ended.
 func (s *slot) endSlot(context.Context) {
 	s.plans.Wait()
 	s.stopRestarts()

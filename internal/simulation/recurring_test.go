@@ -12,19 +12,19 @@ import (
 	"weir/internal/weir"
 )
 
-// In some seeds every instance runs the schedule of a recurring message. Each occurrence must have exactly one message,
-// whatever happens to the instances. There is only one schedule: if two were due at the same nanosecond, the seed would
-// not decide their order.
+// In some seeds there is a recurring message, and every instance runs the schedule of this message. Each occurrence
+// must lead to exactly one message, whatever happens to the instances. There is only one schedule, because a seed could
+// not decide the order of two occurrences in the same nanosecond.
 
 const recurring, recurringKey = "recurring", "recurring"
 
-// recurringLog is the log that the runner of schedules uses.
+// recurringLog implements recur.Log.
 type recurringLog struct {
 	*lane.Appender
 	lane.Messages
 }
 
-// accepter accepts each body in place of the contracts.
+// accepter takes the place of the contracts, and accepts each body.
 type accepter struct{}
 
 func (accepter) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
@@ -46,7 +46,7 @@ type noTickets struct{}
 
 func (noTickets) EnqueueAsync(int) {}
 
-// putSchedule puts the schedule, like a user, before anything else happens.
+// putSchedule creates the schedule, as a user does, before the instances start.
 func (w *world) putSchedule(ctx context.Context) error {
 	if w.every == 0 {
 		return nil
@@ -66,7 +66,7 @@ func (w *world) putSchedule(ctx context.Context) error {
 
 func (w *world) recursUntil() time.Time { return w.started.Add(w.trouble + w.every*2) }
 
-// listOccurrences returns the bodies of the messages that the schedule must have filed.
+// listOccurrences returns the bodies of all messages that the schedule must append.
 func (w *world) listOccurrences() (bodies []string) {
 	if w.every == 0 {
 		return nil
@@ -77,7 +77,7 @@ func (w *world) listOccurrences() (bodies []string) {
 	return bodies
 }
 
-// isRecurringDone reports whether all occurrences were filed.
+// isRecurringDone reports whether the messages of all occurrences have been appended.
 func (w *world) isRecurringDone(ctx context.Context) bool {
 	if w.every == 0 {
 		return true
@@ -86,7 +86,7 @@ func (w *world) isRecurringDone(ctx context.Context) bool {
 	return err == nil && s.NextAt.IsZero()
 }
 
-// checkRecurring checks that the log has one message for each occurrence, and no other messages of the schedule.
+// checkRecurring checks that the schedule has appended one message for each occurrence, and no other messages.
 func (c *checker) checkRecurring(ctx context.Context) {
 	var got []string
 	l := c.laneOf(lane.Of(recurringKey, c.w.lanes))

@@ -9,18 +9,18 @@ import (
 	"weir/internal/weir"
 )
 
-// After the faults, when all is at rest, some seeds file messages that the CMS refuses for good, and then messages of
-// other keys. The refused messages have more keys than a holder can try within seconds. The messages of other keys must
-// not wait for them.
+// When the faults are over and all lanes are idle, the upstreams of some seeds post messages that the CMS refuses for
+// good. Each of these messages has a key of its own, and a holder cannot try all of them within seconds. Then the
+// upstreams post good messages of other keys. The refused messages must not delay the good ones.
 
 const (
-	// turned bounds the time until a message of another key is delivered, although refused messages are before it.
+	// turned is the time within which the good messages must be delivered.
 	turned = 10 * time.Second
-	// others is the number of messages of other keys, which the CMS takes.
+	// others is the number of the good messages.
 	others = 4
 )
 
-// drawRefusals draws the number of refused messages of a seed.
+// drawRefusals draws the settings of the refused messages. Most seeds have none.
 func (s *settings) drawRefusals(d *dice) {
 	s.patience = d.drawBetween("patience", 30*time.Second, 2*time.Minute)
 	if s.rate > 20*time.Millisecond || !d.drawChance("refusals", 0.15) {
@@ -34,7 +34,7 @@ func (s *settings) drawRefusals(d *dice) {
 	s.backoff.Max = d.drawBetween("long pauses", 15*time.Second, time.Minute)
 }
 
-// firstRefused returns the number of the first refused submission. It follows the numbers of all other submissions.
+// firstRefused returns the number of the first refused submission. All submissions posted earlier have smaller numbers.
 func (w *world) firstRefused() int { return w.messages + w.crowd + w.countPlain() }
 
 // isRefused reports whether the CMS always refuses a submission.
@@ -42,18 +42,18 @@ func (w *world) isRefused(number int) bool {
 	return number >= w.firstRefused() && number < w.firstRefused()+w.refused
 }
 
-// fileRefused files messages that the CMS refuses, and some time later others. It reports whether
-// everything has come to rest again.
+// fileRefused posts the refused messages and, some time later, the good ones. It reports whether all work is done
+// afterwards.
 func (w *world) fileRefused(ctx context.Context) bool {
 	if w.refused == 0 {
 		return true
 	}
 	for left := w.check.undisturbedFor(); left > 0; left = w.check.undisturbedFor() {
-		time.Sleep(left) // an outage may last longer than the faults, and a hanging request longer than the outage
+		time.Sleep(left) // an outage can outlast the time of faults, and a hanging request can outlast the outage
 	}
 	bad := w.firstRefused()
 	good := bad + w.refused
-	began := time.Now() // the CMS may refuse them all from the first on, although the last is filed much later
+	began := time.Now() // w.patience with a bad message is counted from the message's post or later
 	w.fileAll(ctx, bad, w.refused, "bad")
 	time.Sleep(w.stand)
 	if w.refusal == 403 && time.Since(began) < w.patience-clocks {
@@ -68,8 +68,8 @@ func (w *world) fileRefused(ctx context.Context) bool {
 	return w.awaitRest(ctx)
 }
 
-// fileAll files n messages, each with a key of its own, numbered from first on. It returns when the upstreams have got
-// their answers or given up.
+// fileAll posts n messages, each with a key of its own. The messages have the numbers first, first+1 and so on. fileAll
+// returns when each upstream has its answer or has given up.
 func (w *world) fileAll(ctx context.Context, first, n int, key string) {
 	var filed sync.WaitGroup
 	for i := first; i < first+n; i++ {
@@ -86,14 +86,14 @@ func (w *world) fileAll(ctx context.Context, first, n int, key string) {
 	filed.Wait()
 }
 
-// undisturbedFor returns the time for which the consequences of the last fault may still go on.
+// undisturbedFor returns the time for which the last fault can still have consequences.
 func (c *checker) undisturbedFor() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Until(c.disturbed.Add(recovered))
 }
 
-// filedAs returns the message of a submission in the log, or nil if the submission got no answer.
+// filedAs returns a submission's message in the log, or nil if the post was not answered.
 func (c *checker) filedAs(number int) *filed {
 	id := c.expected[number].id
 	if id.IsZero() {
@@ -102,8 +102,8 @@ func (c *checker) filedAs(number int) *filed {
 	return c.laneOf(id.Lane).log[id.Seq-1]
 }
 
-// isAllTaken looks at n submissions, from the number first on, and reports whether the CMS has taken all of them that
-// are in the log.
+// isAllTaken reports whether the CMS has taken the n submissions from the number first on. Submissions whose posts were
+// not answered do not count.
 func (c *checker) isAllTaken(first, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +115,7 @@ func (c *checker) isAllTaken(first, n int) bool {
 	return true
 }
 
-// checkFair checks that refused messages do not delay messages of other keys by more than turned.
+// checkFair checks that the CMS has taken the n submissions from the number first on.
 func (c *checker) checkFair(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +129,8 @@ func (c *checker) checkFair(first, n int) {
 	}
 }
 
-// checkSpared checks that no attempt of n submissions, from the number first on, is counted, because for these attempts
-// the CMS may have failed as a whole.
+// checkSpared checks that no attempt counts for the n submissions from the number first on. The CMS has taken no
+// message after these submissions were posted, so the refusals can mean that the CMS has failed as a whole.
 func (c *checker) checkSpared(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,9 +20,10 @@ import (
 	"weir/internal/weir"
 )
 
-// TestRelane changes the number of lanes while instances crash, storage fails, and messages wait, are dead, or are
-// scheduled. It often kills the command at a drawn write. Then it runs the command again or undoes the change. It runs
-// RELANES seeds from RELANES_FROM on; by default 60.
+// TestRelane changes the number of lanes while instances crash and storage fails. Meanwhile the lanes have waiting,
+// dead and scheduled messages. TestRelane often kills the command that changes the number, and then runs the command
+// again or undoes the change. The environment variable RELANES is the number of seeds, by default 60. RELANES_FROM is
+// the first seed, by default 1.
 func TestRelane(t *testing.T) {
 	seeds, from := readNumber(t, "RELANES", 60), readNumber(t, "RELANES_FROM", 1)
 	crashes, commands, changes := 0, 0, 0
@@ -35,7 +36,7 @@ func TestRelane(t *testing.T) {
 			w.judgeRun()
 			end()
 			w.loose.Wait()
-			time.Sleep(10 * time.Minute) // callers that still wait give up meanwhile
+			time.Sleep(10 * time.Minute) // each caller that still waits gives up within this time
 			for _, p := range w.problems {
 				t.Errorf("seed %d: %s", seed, p)
 			}
@@ -60,7 +61,7 @@ func newTown(seed uint64) *town {
 	return w
 }
 
-// playTown starts the instances and the upstreams of the town, changes the number of lanes, and waits for the
+// playTown starts the instances and the upstreams, changes the number of lanes once or twice, and waits for the
 // upstreams.
 func (w *town) playTown(ctx context.Context) {
 	d := w.dice
@@ -91,8 +92,8 @@ func (w *town) playTown(ctx context.Context) {
 	w.upstream.Wait()
 }
 
-// changeLanes runs the command as an operator does: it repeats the command until that succeeds, or until the change is
-// undone.
+// changeLanes runs the command that changes the number of lanes to n. Like an operator, it repeats the command after a
+// failure, or undoes the change.
 func (w *town) changeLanes(ctx context.Context, n int) {
 	undo := w.dice.drawChance("undo", 0.3)
 	for try := 0; ctx.Err() == nil; try++ {
@@ -141,7 +142,8 @@ func (d commandDrainer) Close(ctx context.Context) error {
 	return d.Drainer.Close(ctx)
 }
 
-// judgeRun waits until everything is at rest, and checks the promises.
+// judgeRun waits until no lane has waiting messages. Then it checks the stages of the letters (the posted messages),
+// the record of the CMS and the counters of the lanes.
 func (w *town) judgeRun() {
 	for end := time.Now().Add(15 * time.Minute); !w.atRest(); time.Sleep(time.Second) {
 		if time.Now().After(end) {
@@ -149,7 +151,7 @@ func (w *town) judgeRun() {
 			return
 		}
 	}
-	time.Sleep(30 * time.Second) // meanwhile late requests arrive
+	time.Sleep(30 * time.Second) // within this time, late requests arrive
 	for _, l := range w.letters {
 		st, err := w.newStore().Messages().Status(context.Background(), l.id)
 		want := weir.Delivered
@@ -186,9 +188,11 @@ func (w *town) describeLeft() string {
 	return text
 }
 
-// checkLetters checks that the CMS got every letter. Letters of a key without a due time must come in the order in
-// which they were filed. The CMS may get a letter twice, but only if it got no other letter of the key in between, and
-// the second time came from a later holder.
+// checkLetters checks the record of the CMS:
+//   - Each letter is in it, with its body and its key.
+//   - For each key, letters without a due time are in the order of the log.
+//   - For each key, fences never fall.
+//   - A letter is repeated only with a higher fence, and only if no other letter of its key came in between.
 func (w *town) checkLetters() {
 	byID := map[string]*letter{}
 	for _, l := range w.letters {
@@ -222,13 +226,13 @@ func (w *town) checkLetters() {
 	}
 }
 
-// filedBefore reports whether a was filed before b. Both have the same key, so they were in the same lane in each
-// epoch.
+// filedBefore reports whether a was accepted before b. Both messages have the same key. So in one epoch both have the
+// same lane, and their sequence numbers can be compared.
 func filedBefore(a, b weir.ID) bool {
 	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
 }
 
-// checkBooks checks that the lanes of all epochs are empty, and that these lanes together count each letter once.
+// checkBooks checks that no lane of any epoch has waiting messages, and that the lanes together count each letter once.
 func (w *town) checkBooks() {
 	meta, err := epochs.Read(context.Background(), w.newStore().Table)
 	if err != nil || meta.Step != epochs.StepNone {
@@ -251,8 +255,8 @@ func (w *town) checkBooks() {
 	}
 }
 
-// relaneMutants has mutants of the code that changes the number of lanes; see mutants_test.go. In these mutants the
-// field "caught" is a part of the problem that TestRelane must print.
+// relaneMutants are mutants (see the type mutant) of the code that changes the number of lanes. Here the field "caught"
+// is a text that a failure of TestRelane must contain.
 var relaneMutants = []mutant{
 	{name: "a sealed lane takes messages", file: "lane/append_batch.go", text: "if t.pending.head.IsSealed {",
 		new: "if false {", caught: "filed as"},

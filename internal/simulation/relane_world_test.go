@@ -17,26 +17,27 @@ import (
 	"weir/internal/weir"
 )
 
-// The scenario of relane_test.go has a world of its own, because the checker of the usual world follows only one epoch.
+// TestRelane has a simulated world of its own, because the checker of the other simulations knows only one epoch.
 
-// town has instances, upstreams and a CMS over one storage account. In a town the number of lanes changes.
+// town is a simulated world in which the number of lanes changes. It has instances, upstreams, a CMS and one storage
+// account.
 type town struct {
 	dice     *dice
 	account  *memory.Account
 	faults   float64
 	began    time.Time
-	trouble  time.Duration // time for which faults go on
+	trouble  time.Duration // time for which faults go on, from the start
 	cms      *recorder
 	upstream sync.WaitGroup
 	loose    sync.WaitGroup  // goroutines that no caller waits for
 	done     context.Context // ends with the town
 
 	mu       sync.Mutex
-	slots    []*life // the last process of each instance; nil = none has started yet
+	slots    []*life // newest process of each instance; nil = no process has started yet
 	letters  []*letter
 	problems []string
 	crashes  int // crashes of instances
-	commands int // runs of the command
+	commands int // runs of the command that changes the number of lanes
 }
 
 // letter is a message, as its upstream knows it.
@@ -55,7 +56,7 @@ func (w *town) addProblem(format string, args ...any) {
 
 func (w *town) isCalm() bool { return time.Since(w.began) > w.trouble }
 
-// life is one process, or one run of the command.
+// life is one process of an instance, or one run of the command that changes the number of lanes.
 type life struct {
 	w       *town
 	name    string
@@ -68,8 +69,8 @@ type life struct {
 
 	mu     sync.Mutex
 	dead   bool
-	writes int // transactions and calls of leases so far
-	killAt int // number of the write at which the process is killed; 0 = at no write
+	writes int // number of transactions and lease calls so far
+	killAt int // the write with this number kills the process; 0 = no write does
 }
 
 func (w *town) newLife(name string) *life {
@@ -81,8 +82,7 @@ func (w *town) newLife(name string) *life {
 	return p
 }
 
-// drawFault decides whether an operation fails, and how. When the process makes the write with the number killAt,
-// drawFault kills the process.
+// drawFault decides whether an operation fails, and how. At the write with the number killAt it kills the process.
 func (p *life) drawFault(c storagetest.Call) storagetest.Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,12 +119,12 @@ func (p *life) killLife() {
 	p.closeLife(0)
 }
 
-// closeLife ends the drains of the process within a time limit, and then all its goroutines.
+// closeLife ends the process in an orderly way, within a time limit.
 func (p *life) closeLife(within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if p.drainer != nil {
-		_ = p.drainer.Close(ctx) // an error means that this took too long: then the process ends as if it were killed
+		_ = p.drainer.Close(ctx) // after the time limit the process ends as if killed
 	}
 	p.end()
 }
@@ -143,14 +143,14 @@ const (
 	townSettle = 2 * time.Second
 )
 
-// silent implements the drainer's tickets, and enqueues none.
+// silent takes the place of the ticket sender, and enqueues no tickets.
 type silent struct{}
 
 func (silent) Enqueue(context.Context, int) error    { return nil }
 func (silent) EnqueueNow(context.Context, int) error { return nil }
 
-// runTown runs the processes of one slot, one after the other, until the town ends. Each process has the number of
-// lanes that is then in force.
+// runTown runs the processes of one instance, one after the other, until the town ends. Each process starts with the
+// number of lanes that is in force at its start.
 func (w *town) runTown(slot int) {
 	for n := 1; w.done.Err() == nil; n++ {
 		p := w.newLife(fmt.Sprintf("p%d.%d", slot, n))
@@ -159,7 +159,7 @@ func (w *town) runTown(slot int) {
 			p.store.Lanes = meta.Open.Lanes
 			err = p.store.Open(p.ctx)
 		}
-		if err != nil { // storage failed, or the number has just changed: the host starts the process again
+		if err != nil { // storage failed, or the number of lanes has just changed: the host starts another process
 			p.end()
 			time.Sleep(w.dice.drawBetween("start again", 500*time.Millisecond, 2*time.Second))
 			continue
@@ -169,7 +169,7 @@ func (w *town) runTown(slot int) {
 	}
 }
 
-// runLife runs one process until it is killed, its epoch is over, or the town ends.
+// runLife runs one process until a kill, the end of its epoch, or the end of the town.
 func (p *life) runLife(slot int) {
 	w := p.w
 	nudge := make(chan struct{}, 1)
@@ -213,7 +213,7 @@ func (p *life) runSweep() {
 	}
 }
 
-// newStore returns a store of the open epoch, without faults.
+// newStore returns a store for the open epoch. Its operations do not fail.
 func (w *town) newStore() *lane.Store {
 	s := &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Now: time.Now}
 	if meta, err := epochs.Read(context.Background(), s.Table); err == nil {
@@ -222,7 +222,8 @@ func (w *town) newStore() *lane.Store {
 	return s
 }
 
-// postLetter posts a letter until it is accepted, as an upstream does, and in some cases once more.
+// postLetter posts a letter until an instance accepts the letter. In some cases it then posts the letter again. The
+// second post must return the same id.
 func (w *town) postLetter(l *letter) {
 	name := fmt.Sprint("letter ", l.number)
 	m := weir.Message{Contract: "article", Key: l.key, ContentType: "application/xml", Body: []byte(l.body)}
@@ -254,11 +255,11 @@ func (w *town) postLetter(l *letter) {
 	}
 }
 
-// recorder is the CMS. It takes some time for each message, and rejects bad messages. It records all messages that it
-// gets while it is not down.
+// recorder is the simulated CMS. It takes some time for each message, rejects messages whose body contains "bad", and
+// records each message that it gets. While the CMS is down, it gets none.
 type recorder struct {
 	mu     sync.Mutex
-	active map[string]string // by key: the message that is being written
+	active map[string]string // by key: body of the message that the CMS is writing
 	log    []entry
 	down   func() bool
 }
@@ -269,7 +270,7 @@ type entry struct {
 	at            time.Time
 }
 
-// sender is the access of one process to the CMS.
+// sender sends the messages of one process to the recorder.
 type sender struct{ p *life }
 
 func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
@@ -290,7 +291,7 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	c.log = append(c.log, entry{m.Public().String(), m.Key, string(m.Body), d.Fence, started})
 	c.mu.Unlock()
 	finished := make(chan struct{})
-	w.loose.Go(func() { // the CMS continues even if its caller does not wait any more
+	w.loose.Go(func() { // the CMS goes on even if the sender gives up
 		time.Sleep(w.dice.drawBetween("cms "+m.Key, 5*time.Millisecond, 300*time.Millisecond))
 		c.mu.Lock()
 		delete(c.active, m.Key)

@@ -16,16 +16,14 @@ import (
 	"weir/internal/weir"
 )
 
-// Operators replay dead messages; the checker checks the replays.
-
-// replaying is a message's replays as the checker knows them.
+// replaying is the checker's knowledge of one message's replays.
 type replaying struct {
-	requests map[string]bool // requests in storage, by row; true = the replay is forced
+	requests map[string]bool // requests in storage, by key of their row; true = forced
 	replays  int
 	revived  time.Time // when a holder last took the message back into delivery
 	base     int       // number of attempts before the last replay
-	edited   string    // the body after an edit; "" = as submitted
-	// editedBlob is the name of the blob of the edited body; "" = the body is in the row.
+	edited   string    // the body after an edit; "" = no edit
+	// editedBlob is the name of the blob with the edited body; "" = there is no such blob.
 	editedBlob string
 	died       time.Time // when the message last became dead in storage
 }
@@ -70,7 +68,7 @@ func (c *checker) listDead() (dead []*submission) {
 	return dead
 }
 
-// replayMessage requests a replay from drawn instances, up to five times, until one answers.
+// replayMessage asks drawn instances for a replay, up to five times, until one of them accepts or refuses it.
 func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 	id := w.check.idOf(s)
 	o := lane.ReplayOptions{Force: w.dice.drawChance(name+" force", w.forces)}
@@ -83,8 +81,8 @@ func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 			error) {
 			return p.store.Requests().Replay(ctx, id, o)
 		})
-		// The error has an id that does not come from the seed. It is left out, because the trace of a seed must be the
-		// same each time.
+		// The error can end with an id that does not come from the seed. The trace must not have that id, because all
+		// runs of a seed must have the same trace.
 		text, _, _ := strings.Cut(fmt.Sprint(err), "delivered: ")
 		w.trace.addLine("%s: %s replays lane %d seq %d (force %v, edit %v): %s, %s", p.name, name, id.Lane, id.Seq,
 			o.Force, o.Edit != nil, st.Stage, text)
@@ -98,7 +96,8 @@ func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 	}
 }
 
-// newCorrection returns another body of a message and, if its contract supersedes, perhaps another version.
+// newCorrection returns an edit of a message: another body and, in some cases, another version. Only messages whose
+// contract has supersede get another version.
 func (w *world) newCorrection(name string, s *submission) *lane.Edit {
 	body := []byte(fmt.Sprintf("<a n='%d'>corrected by %s%s", s.number, name, w.closingTag()))
 	if w.dice.drawChance(name+" large", w.large) {
@@ -114,10 +113,10 @@ func (w *world) newCorrection(name string, s *submission) *lane.Edit {
 	return e
 }
 
-// isRequested reports whether a replay waits.
+// isRequested reports whether a request for a replay is in storage.
 func (r *replaying) isRequested() bool { return len(r.requests) > 0 }
 
-// isForced reports whether a forced replay waits.
+// isForced reports whether a request for a forced replay is in storage.
 func (r *replaying) isForced() bool {
 	for _, forced := range r.requests {
 		if forced {
@@ -127,7 +126,7 @@ func (r *replaying) isForced() bool {
 	return false
 }
 
-// noteReplayRequest records that storage has a request to replay a message.
+// noteReplayRequest checks and records a new request in storage to replay a message.
 func (c *checker) noteReplayRequest(f *filed, op storage.Op) {
 	force, _ := op.Values["Force"].(bool)
 	if f.isRequested() && (f.isForced() || !force) {
@@ -142,9 +141,11 @@ func (c *checker) noteReplayRequest(f *filed, op storage.Op) {
 	f.requests[op.Key] = force
 }
 
-// checkGranted checks that each replay in a commit was requested, and that no later message of the key was delivered,
-// except if the replay is forced. It also checks the refusals. It returns the number of messages that the commit takes
-// back into delivery.
+// checkGranted checks a commit that grants or refuses replays, and returns the number of granted replays. The rules
+// are:
+//   - Each replay was requested.
+//   - A replay is granted only if it is forced, or if no later message of its key was delivered.
+//   - A replay is refused only if it is not forced, and a later message of its key was delivered.
 func (c *checker) checkGranted(p *process, l *laneState, ops []storage.Op) (taken int64) {
 	done := map[string]*filed{}
 	for _, op := range ops {
@@ -173,8 +174,7 @@ func (c *checker) checkGranted(p *process, l *laneState, ops []storage.Op) (take
 	return taken
 }
 
-// isRefusable reports whether a commit may refuse a replay: the replay is not forced, and a later message of the key
-// was delivered.
+// isRefusable reports whether a commit is right to refuse a replay.
 func (c *checker) isRefusable(l *laneState, f *filed, ops []storage.Op) bool {
 	for _, op := range ops {
 		if forced, asked := f.requests[op.Key]; asked && !forced {
@@ -184,13 +184,12 @@ func (c *checker) isRefusable(l *laneState, f *filed, ops []storage.Op) bool {
 	return false
 }
 
-// checkTakenBack makes the checks of checkGranted for one message that a commit takes back into delivery.
+// checkTakenBack checks and records one replay that a commit grants.
 func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[string]any) {
 	n, _ := v["Replays"].(int64)
 	base, _ := v["Base"].(int64)
 	c.counts.Replayed++
-	// If a later message was delivered, and its version was then forgotten, that message is no obstacle to the replay
-	// of f.
+	// A later message that was delivered does not prevent the replay if the later message's version was forgotten.
 	switch o := c.deliveredBehind(l, f, false); {
 	case !f.isRequested() || int(n) != f.replays+1:
 		c.addViolation("replayed", "%s took back seq %d of lane %d (replay %d), asked for: %v, after %d", p.name,
@@ -224,8 +223,9 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 	}
 }
 
-// deliveredBehind returns a delivered message of the same key with a later position. It returns nil if there is none,
-// or if the contract has no order. Without withForgotten it leaves out messages whose version was forgotten.
+// deliveredBehind returns a delivered message that has the same key as f and a later position. It returns nil if no
+// such message exists, or if the contract of f has onFailure: skip. Messages whose version was forgotten count only if
+// withForgotten is true.
 func (c *checker) deliveredBehind(l *laneState, f *filed, withForgotten bool) *filed {
 	for _, o := range l.log {
 		if !f.skip && o.key == f.key && !o.waits && o.placeInOrder() > f.placeInOrder() &&
@@ -236,7 +236,7 @@ func (c *checker) deliveredBehind(l *laneState, f *filed, withForgotten bool) *f
 	return nil
 }
 
-// replayAnswered checks the answer to a replay, and reports whether the caller need not ask again.
+// replayAnswered checks the answer to a request for a replay. It returns false if the caller must ask again.
 func (c *checker) replayAnswered(id weir.ID, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

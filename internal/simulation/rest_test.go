@@ -8,10 +8,10 @@ import (
 	"weir/internal/weir"
 )
 
-// This file has the checks at the end, when everything has come to rest.
+// This file has the checks at the end of a run, when all work should be done.
 
-// checkAtRest makes all checks at the end, among them a recount of all rows. The parameter isAtRest is false if
-// everything did not come to rest in time.
+// checkAtRest makes all checks at the end of a run, and counts all rows again. The parameter isAtRest is false if some
+// work was not done in time.
 func (c *checker) checkAtRest(ctx context.Context, isAtRest bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,8 +59,8 @@ func (c *checker) checkAtRest(ctx context.Context, isAtRest bool) {
 	}
 }
 
-// checkLeftovers checks that a lane without waiting messages has no blocks and no held messages, and that the list of
-// dead messages has as many rows as there are dead messages.
+// checkLeftovers checks the rows of a lane without waiting messages: no blocks, no held messages, and one row in the
+// list of dead messages for each dead message. The parameter dead is the number of dead messages.
 func (c *checker) checkLeftovers(ctx context.Context, number int, dead int64) {
 	if c.first != nil {
 		return
@@ -80,8 +80,8 @@ func (c *checker) checkLeftovers(ctx context.Context, number int, dead int64) {
 	}
 }
 
-// checkSettled checks that a message is final, and that its stage agrees with all events that the checker has seen. It
-// also counts the message.
+// checkSettled counts a message. It checks that the message is final, and that its stage agrees with the events that
+// the checker has seen.
 func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 	st, err := c.store.Messages().Status(ctx, f.id)
 	switch {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// readNumber returns the number in an environment variable. If the variable is not set, it returns the parameter
-// "otherwise".
+// readNumber returns the number in an environment variable. If the variable is empty or not set, readNumber returns the
+// parameter "otherwise".
 func readNumber(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
@@ -26,10 +26,13 @@ func readNumber(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// runWorlds runs seeds of a kind of worlds, and returns the sum of their counts. The environment variable named env has
-// the number of seeds; the parameter "otherwise" is the default. The variable <env>_FROM has the first seed, and STEP
-// the distance from one seed to the next. If STOP is set, the first failure ends the run. If <env>_TRACE is set, each
-// failure prints its trace.
+// runWorlds runs seeds with the settings that the function draw returns, and returns the sum of their counts. These
+// environment variables control the run; <env> stands for the value of the parameter env:
+//   - <env>: the number of seeds. The default is the parameter "otherwise".
+//   - <env>_FROM: the first seed. The default is 1.
+//   - STEP: the distance from one seed to the next. The default is 1.
+//   - STOP: if set, the first failure ends the run.
+//   - <env>_TRACE: if set, each failure prints its trace.
 func runWorlds(t *testing.T, env string, otherwise uint64, draw func(*dice) settings) (sum counts) {
 	t.Helper()
 	seeds, from, step := readNumber(t, env, otherwise), readNumber(t, env+"_FROM", 1), readNumber(t, "STEP", 1)
@@ -53,8 +56,11 @@ func runWorlds(t *testing.T, env string, otherwise uint64, draw func(*dice) sett
 	return sum
 }
 
-// TestSeeds runs SEEDS seeds from FROM on, each STEP further than the last, until five have failed, or one if STOP is
-// set. By default it runs 300.
+// TestSeeds runs seeds until five of them have failed. These environment variables control the run:
+//   - SEEDS: the number of seeds. The default is 300.
+//   - FROM: the first seed. The default is 1.
+//   - STEP: the distance from one seed to the next. The default is 1.
+//   - STOP: if set, the first failure ends the run.
 func TestSeeds(t *testing.T) {
 	seeds, from, step := readNumber(t, "SEEDS", 300), readNumber(t, "FROM", 1), readNumber(t, "STEP", 1)
 	began, told := time.Now(), time.Now()
@@ -79,16 +85,19 @@ func TestSeeds(t *testing.T) {
 	t.Logf("%d seeds in %s: %+v", seeds, time.Since(began).Round(time.Millisecond), sum)
 }
 
-// A seed is run at most maxReplays times, until two of its runs are the same. A run has up to three places at which Go
-// chooses by chance, and so up to eight different courses. Among nine runs at least two are then the same; twelve leave
-// some room.
+// maxReplays is the largest number of runs of a seed. Two of these runs must be the same. In a run, Go makes up to
+// three random choices with two possibilities each, so a seed has up to eight different runs. So two of nine runs must
+// be the same. Three more runs are a reserve.
 const maxReplays = 12
 
-// TestSeeds_ReplayExactly checks that two runs of a seed are the same, with each event at the same nanosecond.
+// TestSeeds_ReplayExactly checks that the runs of a seed are the same, with each event at the same nanosecond.
 //
-// The race detector shuffles goroutines on purpose, so the test starts a process without it. Even there a select
-// chooses by chance if two of its cases became ready in one nanosecond, and a busy machine interrupts goroutines
-// between two events of one nanosecond. So one seed in ten may need more than two runs.
+// The race detector shuffles goroutines on purpose, so the test runs the seeds in a process without the race detector.
+// Two sources of chance remain:
+//   - A select chooses at random if two of its cases become ready in the same nanosecond.
+//   - A busy machine can interrupt a goroutine between two events of the same nanosecond.
+//
+// So the test allows that one seed in ten needs more than two runs.
 func TestSeeds_ReplayExactly(t *testing.T) {
 	if os.Getenv("REPLAY") == "" {
 		cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run", "^TestSeeds_ReplayExactly$",
@@ -116,8 +125,9 @@ func TestSeeds_ReplayExactly(t *testing.T) {
 	}
 }
 
-// replaySeed runs a seed until two of its runs are the same, but at most maxReplays times. It returns the number of
-// runs, or maxReplays + 1 if no two runs were the same. It also returns the first difference between two runs.
+// replaySeed runs a seed until two of its runs are the same, at most maxReplays times. The result "tries" is the number
+// of runs, or maxReplays + 1 if all runs were different. The result "differs" describes the difference between two
+// runs; "" = the first two runs were the same.
 func replaySeed(t *testing.T, seed uint64) (tries int, differs string) {
 	var seen []string
 	for len(seen) < maxReplays {
@@ -132,7 +142,7 @@ func replaySeed(t *testing.T, seed uint64) (tries int, differs string) {
 	return len(seen) + 1, differs
 }
 
-// firstDifference returns the first line in which two traces differ.
+// firstDifference describes the first difference between two traces.
 func firstDifference(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range min(len(x), len(y)) {
@@ -143,7 +153,8 @@ func firstDifference(a, b string) string {
 	return fmt.Sprintf("%d and %d lines", len(x), len(y))
 }
 
-// TestSeed runs the seed SEED, and prints each event.
+// TestSeed runs one seed: the number in the environment variable SEED, or 1. If SEED is set, TestSeed prints each
+// event.
 func TestSeed(t *testing.T) {
 	seed := readNumber(t, "SEED", 1)
 	first := runSeed(t, seed, os.Getenv("MUTANT"))

@@ -4,8 +4,9 @@ import (
 	"testing"
 )
 
-// In worlds of short pages storage cuts most pages. A holder that moves due messages then often reads a page without a
-// message to move.
+// Each run of the simulation simulates one world. In a world of short pages, storage cuts most pages: storage leaves
+// out some of the rows, and reports that more rows follow. So when a holder moves due messages, the holder often reads
+// a page without a due message.
 
 func drawShortPages(d *dice) settings {
 	s := drawSettings(d)
@@ -13,5 +14,6 @@ func drawShortPages(d *dice) settings {
 	return s
 }
 
-// TestShortPages runs SHORT seeds from SHORT_FROM on; by default 30.
+// TestShortPages runs seeds of worlds of short pages. The environment variable SHORT is the number of seeds, by default
+// 30. SHORT_FROM is the first seed, by default 1.
 func TestShortPages(t *testing.T) { runWorlds(t, "SHORT", 30, drawShortPages) }

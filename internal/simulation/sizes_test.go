@@ -14,13 +14,14 @@ import (
 	"weir/internal/weir"
 )
 
-// Large worlds have a backlog of thousands of messages, a thousand messages with one due time, or more lanes than a
-// host has slots. The tests run few of them, because each takes as long as a hundred others.
+// A large world has a backlog of thousands of messages, a thousand messages with the same due time, or more lanes than
+// the number of invocations that a host runs at once. The tests run few large worlds, because each takes as long as a
+// hundred usual ones.
 
-// sizes has the bounds of a large world. The zero value is for worlds of the usual size.
+// sizes has the kind and a bound of a large world. The zero value means that the world is not large.
 type sizes struct {
 	kind   largeKind
-	commit float64 // largest number of transactions on tail for each message
+	commit float64 // largest allowed number of transactions on tail per message
 }
 
 type largeKind string
@@ -31,7 +32,7 @@ const (
 	manyLane largeKind = "more lanes than slots"
 )
 
-// drawLarge draws the settings of a large seed. Successive seeds have the three kinds in a fixed order.
+// drawLarge draws the settings of a large world. The kinds take turns from seed to seed.
 func drawLarge(d *dice) settings {
 	s := settings{
 		instances: 1 + d.drawBelow("instances", 3), lanes: 1 + d.drawBelow("lanes", 3),
@@ -49,16 +50,18 @@ func drawLarge(d *dice) settings {
 	case together:
 		s.messages, s.scheduled, s.lanes = 1000+d.drawBelow("messages", 300), 1, 1+d.drawBelow("lanes", 2)
 		s.moments[0] = s.trouble + recovered + 10*time.Second
-		s.sizes.commit = 0.5 // a release also needs a transaction on tail
+		s.sizes.commit = 0.5 // tail is also written when a message becomes due
 	case manyLane:
 		s.lanes, s.messages, s.keys, s.trouble = 32+d.drawBelow("more lanes", 16), 3000, 1000, 2*time.Minute
-		s.sizes.commit = 2 // a lane hardly ever has two messages at a time
+		s.sizes.commit = 2 // two messages seldom share a transaction
 	}
 	return s
 }
 
-// startOf returns the time at which a large world's submission is posted. A backlog is posted faster than the lanes
-// deliver it, because a lane without a backlog commits each outcome at once. Many lanes get messages all the time.
+// startOf returns the time from the start of a large world until submission number i is posted. In worlds with a
+// backlog, messages come faster than the lanes can deliver them. If messages came more slowly, a lane would commit each
+// outcome alone, and exceed the bound for transactions. In worlds with many lanes, messages come during the whole time
+// of faults.
 func (z sizes) startOf(w *world, i int) time.Duration {
 	limit := 10 * time.Second
 	switch z.kind {
@@ -70,19 +73,19 @@ func (z sizes) startOf(w *world, i int) time.Duration {
 	return w.dice.drawBetween(fmt.Sprint("start ", i), 0, limit)
 }
 
-// decided counts, for each lane, the messages that are final for their holder but not yet in storage. Such messages are
-// final only in the holder's memory, and after a crash the next holder repeats them.
+// decided implements drain.Observer. For each lane, it counts the messages that are final in the holder's memory but
+// not yet in storage. After a crash the next holder must deal with these messages again.
 type decided struct {
 	w  *world
 	mu sync.Mutex
-	n  map[int]int64 // number for each lane, since its holder took the lane
+	n  map[int]int64 // number of such messages, by lane
 }
 
 func (d *decided) Attempted(int, *weir.Message, weir.Result, weir.Outcome) {}
 
 func (d *decided) Finished(number int, _ drain.Final) {
 	if d.w.sizes.kind == "" {
-		return // in other worlds countTransaction does not subtract the committed messages
+		return // the world is not large: countTransaction subtracts nothing, so the number would only rise
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,8 +108,8 @@ func (d *decided) noteCommitted(number int, n int64) {
 
 // The bounds of a large world.
 const (
-	uncommittedAtMost = 400 // messages of a lane that are final for their holder and not yet in storage
-	ticketsAtMost     = 2   // tickets for each lane and process; an invocation that stays has one more
+	uncommittedAtMost = 400 // messages of a lane that are final in the holder's memory but not yet in storage
+	ticketsAtMost     = 2   // tickets for each lane and process; besides, each process can have one ticket more
 	sweepAtMost       = 100 * time.Millisecond
 )
 
@@ -138,7 +141,7 @@ func (w *world) watchSizes(ctx context.Context) {
 	})
 }
 
-// sweepIn runs a sweep. In large worlds it checks how long the sweep takes, if storage answers each request of it.
+// sweepIn runs a sweep. In large worlds it also checks the time of the sweep, except while storage has faults.
 func (p *process) sweepIn(ctx context.Context) error {
 	began, calm := time.Now(), p.w.isCalm()
 	err := p.sweep.Sweep(ctx)
@@ -153,12 +156,12 @@ func (p *process) sweepIn(ctx context.Context) error {
 	return err
 }
 
-// countEnded returns the number of messages that became final by an attempt, a cancellation or a newer version. Large
-// worlds have no discarded messages.
+// countEnded returns the number of final messages in a large world, which has no discarded messages.
 func countEnded(n lane.Counts) int64 { return n.Delivered + n.Dead + n.Cancelled + n.Superseded }
 
-// countTransaction counts the commits of a large world. It subtracts the committed messages from the decided ones. The
-// parameters before and now are the numbers of final messages before and after the transaction. The caller holds mu.
+// countTransaction counts the transactions on tail of a large world, and subtracts the committed messages from
+// p.decided. The parameters before and now are the numbers of final messages before and after the transaction. The
+// caller holds mu.
 func (c *checker) countTransaction(p *process, number int, ops []storage.Op, before, now int64) {
 	if c.w.sizes.kind == "" {
 		return
@@ -169,12 +172,13 @@ func (c *checker) countTransaction(p *process, number int, ops []storage.Op, bef
 	}
 }
 
-// checkCommits checks the number of commits for each message of a large world. The caller holds mu.
+// checkCommits checks the number of transactions on tail per message, in a large world. The caller holds mu.
 func (c *checker) checkCommits() {
 	if z := c.w.sizes; z.kind != "" && float64(c.counts.Commits) > z.commit*float64(c.counts.Messages) {
 		c.addViolation("cost", "%d transactions for %d messages", c.counts.Commits, c.counts.Messages)
 	}
 }
 
-// TestLarge runs LARGE large seeds from LARGE_FROM on; by default three, one of each kind.
+// TestLarge runs seeds of large worlds. The environment variable LARGE is the number of seeds, by default three, one
+// for each kind. LARGE_FROM is the first seed, by default 1.
 func TestLarge(t *testing.T) { runWorlds(t, "LARGE", 3, drawLarge) }

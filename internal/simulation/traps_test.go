@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// moment is the point of an operation at which a trap springs.
+// moment is the moment of an operation at which a trap kills or stalls the process.
 type moment int
 
 const (
-	early      moment = iota // the operation is about to be sent, or to take effect
-	afterwards               // the operation has taken effect, and the caller has no answer yet
+	early      moment = iota // directly before the operation is sent or takes effect
+	afterwards               // directly after the effect, when the caller has no answer yet
 )
 
-// trap kills a process, or makes it stand still, at the process's next operation of a kind. A fault at a drawn time
-// would hardly ever happen at such a moment.
+// trap kills or stalls a process exactly at the process's next operation of a certain kind. A fault at a random time
+// would hardly ever hit such a moment.
 type trap struct {
 	op     string // part of the operation's name
 	at     moment
@@ -23,8 +23,8 @@ type trap struct {
 	sprung chan struct{}
 }
 
-// springTrap is called before and after each operation takes effect. If op and at are those of the trap, springTrap
-// springs it.
+// springTrap kills or stalls the process if its trap waits for the operation op and the moment at. Each operation
+// calls springTrap at both moments.
 func (p *process) springTrap(op string, at moment) {
 	p.mu.Lock()
 	t := p.trap
@@ -42,8 +42,9 @@ func (p *process) springTrap(op string, at moment) {
 // patient is the longest time that a trap waits for its operation.
 const patient = 20 * time.Second
 
-// setTrap makes the process crash or stand still at its next operation of a kind, if that operation comes within the
-// time patient. It returns when the process runs again.
+// setTrap sets a trap for a drawn kind of operation of the slot's current process. If no such operation comes in time
+// (see patient), setTrap removes the trap and returns. If the trap stalls the process, setTrap ends the stall after a
+// while. If the trap kills the process, setTrap starts another process in the slot after a while.
 func (s *slot) setTrap() {
 	w, p, name := s.w, s.currentProcess(), fmt.Sprint("slot ", s.number, " trap")
 	t := &trap{

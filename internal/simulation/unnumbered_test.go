@@ -7,11 +7,10 @@ import (
 	"weir/internal/storage"
 )
 
-// When storage refuses a transaction, it names one failed operation. That operation is not always the first one that
-// fails, and sometimes storage names no operation.
+// If storage refuses a transaction, its error usually names one failed operation. Sometimes an earlier operation has
+// failed, too, and sometimes the error names no operation. This file simulates such errors.
 
-// namesAnother returns err, or sometimes another refusal with which storage may answer the same transaction. That
-// refusal names a later operation, or no operation.
+// namesAnother returns err or, in some cases, a changed copy of err. The copy names a later failed operation, or none.
 func (t ports) namesAnother(op, partition string, ops []storage.Op, err error) error {
 	var refused *storage.Error
 	if !errors.As(err, &refused) || refused.Index < 0 || !t.p.w.dice.drawChance(t.p.name+" names another "+op, 0.1) {
@@ -30,8 +29,8 @@ func (t ports) namesAnother(op, partition string, ops []storage.Op, err error) e
 	return &said
 }
 
-// wouldFail reports whether an operation would fail now if its transaction had no other operation. It also returns the
-// kind of the error.
+// wouldFail reports whether an operation would fail now if it were alone in a transaction. It also returns the kind of
+// the error.
 func (t ports) wouldFail(partition string, op storage.Op) (storage.Kind, bool) {
 	row, err := t.p.w.account.Table().Get(context.Background(), partition, op.Key)
 	switch {

@@ -11,13 +11,12 @@ import (
 	"weir/internal/weir"
 )
 
-// submission is a message that an upstream posts. If it has an idempotency key, the upstream repeats the post until it
-// gets a 202, or forty times.
+// submission is a message that an upstream posts.
 type submission struct {
 	number    int
-	key, idem string
+	key, idem string // ordering key; idempotency key, empty = none
 	message   weir.Message
-	id        weir.ID // the acknowledged id
+	id        weir.ID // the id in the answer; zero = no answer yet
 }
 
 // sendMessages lets upstreams post messages at drawn times, in bursts and one by one.
@@ -77,7 +76,8 @@ func (w *world) newSubmission(i int) *submission {
 	return s
 }
 
-// newBody returns a body with the submission's number. A large body does not compress, so it needs a blob.
+// newBody returns a body with the submission's number. In some cases it adds random bytes: the body is then too large
+// for a row even if it is compressed, and needs a blob.
 func (w *world) newBody(i int) []byte {
 	b := []byte(fmt.Sprintf("<a n='%d'>%s", i, w.closingTag()))
 	if w.dice.drawChance("large", w.large) {
@@ -89,7 +89,8 @@ func (w *world) newBody(i int) []byte {
 	return b
 }
 
-// closingTag returns the end of a body in worlds in which the contract parses bodies.
+// closingTag returns the end tag of a body. It returns "" in worlds without chains, because nothing parses bodies
+// there.
 func (w *world) closingTag() string {
 	if w.chains.isOn {
 		return "</a>"
@@ -97,14 +98,14 @@ func (w *world) closingTag() string {
 	return ""
 }
 
-// numberOf returns the number of the submission in a body.
+// numberOf reads the submission's number from a body.
 func numberOf(body string) (n int, err error) {
 	_, err = fmt.Sscanf(body, "<a n='%d'>", &n)
 	return n, err
 }
 
-// sendUntilAccepted posts a message to drawn instances, up to 40 times, until one answers 202. A message without an
-// idempotency key is posted once, because a second post would file another message.
+// sendUntilAccepted posts a message to drawn instances, up to 40 times, until one of them accepts it. A message without
+// an idempotency key is posted only once, because a second post could append it twice.
 func (w *world) sendUntilAccepted(ctx context.Context, name string, s *submission) {
 	for range 40 {
 		p := w.pickReceiver(name).currentProcess()
@@ -128,8 +129,8 @@ func (w *world) sendUntilAccepted(ctx context.Context, name string, s *submissio
 	}
 }
 
-// sendOther takes some of the filed messages, posts another body under the idempotency key of the message, and checks
-// that this post is refused.
+// sendOther posts another body with the idempotency key of an accepted message, in some cases. It checks that an
+// instance refuses that post.
 func (w *world) sendOther(ctx context.Context, s *submission) {
 	if s.idem == "" || w.check.idOf(s).IsZero() || !w.dice.drawChance("other", 0.1) {
 		return
@@ -144,8 +145,8 @@ func (w *world) sendOther(ctx context.Context, s *submission) {
 	}
 }
 
-// receiveMessage files a message. Afterwards it wakes the lane, even if the upstream has given up. The wake comes after
-// a drawn time, in which the answer is written. A duplicate wakes no lane.
+// receiveMessage appends a message, and then wakes the message's lane, even if the upstream has given up. The wake
+// comes after a drawn delay, because the real receiver first writes the answer. A duplicate wakes no lane.
 func (p *process) receiveMessage(ctx context.Context, name string, m weir.Message, idem string) (lane.Receipt, error) {
 	r, err := p.appends.AppendWithoutWake(ctx, m, idem)
 	if err == nil && !r.Duplicate {
@@ -159,7 +160,7 @@ func (p *process) receiveMessage(ctx context.Context, name string, m weir.Messag
 	return r, err
 }
 
-// postOnce makes one HTTP request to file a message.
+// postOnce makes one HTTP request that posts a message.
 func (w *world) postOnce(ctx context.Context, p *process, name string, s *submission) (lane.Receipt, error) {
 	m := s.message
 	m.TraceState = w.posts.beginPost(name)

@@ -22,53 +22,53 @@ import (
 	"weir/internal/testkit/linear"
 )
 
-// settings has the settings of the world of one seed.
+// settings are the settings of a seed's simulated world.
 type settings struct {
 	instances, lanes, messages, keys int
 	lease                            time.Duration
-	settle                           time.Duration // how long the CMS may work on a request that was cut off
+	settle                           time.Duration // how long the CMS can continue a request that was cut off
 	timeout                          time.Duration // time limit of one attempt
 	attempts                         int
 	backoff                          drain.Backoff
 	rate                             time.Duration // shortest time between two attempts of a process; 0 = no limit
 	atOnce                           int           // largest number of simultaneous attempts of a process; 0 = no limit
-	faults                           float64       // probability of a storage fault
-	shortPages                       float64       // probability that storage cuts a page; 0 = one in twenty
-	cmsFaults                        float64       // probability that the CMS does not simply take a request
+	faults                           float64       // probability that an operation of storage has a fault
+	shortPages                       float64       // probability that storage cuts a page; below 0.05, 0.05 is used
+	cmsFaults                        float64       // probability that the CMS has a fault at a request
 	rejects                          float64       // probability that the CMS refuses a request for good
 	swift                            bool          // the CMS takes about a millisecond for a request
-	trouble                          time.Duration // time for which faults go on
-	bad                              [2]int        // submissions that the CMS never takes; -1 = none
+	trouble                          time.Duration // time for which faults go on, from the start
+	bad                              [2]int        // two submissions, by number, that the CMS never takes; -1 = none
 
-	// The numbers of faults of each instance. A standstill is a time in which a process does nothing. A cut is a time
-	// in which it cannot reach storage. A stop is an orderly end.
+	// The numbers of faults of each instance. In a standstill, a process does nothing. In a cut, a process cannot reach
+	// storage. In a stop, a process shuts down properly.
 	crashes, standstills, cuts, stops int
-	traps, jumps                      int // numbers of traps, see traps_test.go, and of jumps of the clock
+	traps, jumps                      int // numbers of traps (see traps_test.go) and of clock jumps
 	outages                           int // outages of storage, for all instances at once
 
 	large                 float64          // share of messages with a body that needs a blob
 	scheduled             float64          // share of messages with a due time
-	cancels, moves        float64          // share of messages that upstreams cancel, or move
-	horizon               time.Duration    // longest time from a post to the message's due time, except for moments
+	cancels, moves        float64          // shares of messages: cancelled; given another due time
+	horizon               time.Duration    // longest time from a post to a due time that is not one of moments
 	moments               [3]time.Duration // due times that many messages share, counted from the start
 	every                 time.Duration    // interval of the recurring message; 0 = there is none
 	callbacks             float64          // share of messages with a callback
-	deaths                bool             // a receiver gets the event of each death
-	operators             int              // operators who look for dead messages, and replay some
-	forces, edits         float64          // share of replays that are forced, or edit the body
-	bulk                  int              // bulk replays
-	bulkForce, bulkCancel float64          // share of bulk replays that are forced, or cancelled
-	pauses                int              // pauses of lanes and keys by operators
-	forgets               int              // versions that operators have forgotten
-	erasers               int              // operators who erase messages
-	discarders            int              // operators who discard dead messages
-	crowd                 int              // messages that become due at one time, long after the faults
+	deaths                bool             // a receiver of events gets an event for each dead message
+	operators             int              // number of operators who replay dead messages
+	forces, edits         float64          // shares of replays: forced; with another body
+	bulk                  int              // number of bulk replays
+	bulkForce, bulkCancel float64          // shares of bulk replays: forced; cancelled
+	pauses                int              // number of pauses of lanes and keys
+	forgets               int              // number of operators' requests to forget a version
+	erasers               int              // number of operators who erase messages
+	discarders            int              // number of operators who discard dead messages
+	crowd                 int              // number of messages with the same due time, long after the faults
 	storage               time.Duration    // approximate time that a request to storage takes; 0 = up to 6 ms
-	refused, refusal      int              // messages that the CMS refuses at the end, and the status of its answer
-	stand                 time.Duration    // time for which the refused messages wait before other messages are filed
-	patience              time.Duration    // the setting delivery.patience
+	refused, refusal      int              // number of messages refused at the end; HTTP status of these refusals
+	stand                 time.Duration    // time from the posts of the refused messages to the posts of others
+	patience              time.Duration    // the setting delivery.patience; see docs/settings.md
 	grows                 bool             // days pass at the end, and retention removes messages
-	refusedRow            int              // number of a message of lane 0 that storage never removes; -1 = none
+	refusedRow            int              // sequence number of a row of lane 0 that storage never removes; -1 = none
 	refusesBody           bool             // storage refuses to remove one body
 
 	hosting hosting  // see host_test.go
@@ -79,7 +79,7 @@ type settings struct {
 	mutant  string   // name of the mutant that is tried; see mutants_test.go
 }
 
-// drawSettings makes a seed's settings.
+// drawSettings draws the settings of a usual world.
 func drawSettings(d *dice) settings {
 	s := settings{
 		instances: []int{1, 2, 2, 3, 3, 4}[d.drawBelow("instances", 6)], lanes: 1 + d.drawBelow("lanes", 3),
@@ -124,9 +124,10 @@ func drawSettings(d *dice) settings {
 	return s
 }
 
-// drawSteps draws steps for the waits of messages. The last step is longer than the pause of any lane. Most seeds have
-// no steps. If a seed has steps, no message fails after the faults, so that the run ends after one more step. Such a
-// seed has no crowd, because a lane may pause for the CMS for an hour.
+// drawSteps sets Backoff.Steps, the exact waits between attempts, in a few seeds. The last step is longer than an hour,
+// which is the longest pause of a lane. In such a seed, no message fails after the faults. So after the faults, each
+// message waits for at most one step, and the run can end. Such a seed has no crowd, because a lane could pause for an
+// hour when its crowd becomes due.
 func (s *settings) drawSteps(d *dice) {
 	if d.drawChance("steps", 0.04) {
 		s.backoff.Steps = []time.Duration{d.drawBetween("first step", time.Second, 20*time.Second),
@@ -135,8 +136,7 @@ func (s *settings) drawSteps(d *dice) {
 	}
 }
 
-// lastStep returns the longest wait of a message after the faults. If it returns 0, the longest wait is that of
-// Backoff.Max.
+// lastStep returns the last step of the backoff, or 0 if the seed has no steps.
 func (s *settings) lastStep() time.Duration {
 	if n := len(s.backoff.Steps); n > 0 {
 		return s.backoff.Steps[n-1]
@@ -144,44 +144,45 @@ func (s *settings) lastStep() time.Duration {
 	return 0
 }
 
-// drawLimits draws either many messages at once for a CMS that keeps up, or limits of rate and number. Most seeds have
-// neither.
+// drawLimits draws one of three settings for some seeds: many messages with a fast CMS, a limit of the rate, or a limit
+// of simultaneous attempts.
 func (s *settings) drawLimits(d *dice) {
 	switch d.drawBelow("kind", 12) {
 	case 0:
 		s.swift, s.messages, s.keys = true, 150+d.drawBelow("rush", 250), 20+d.drawBelow("many keys", 80)
 	case 1, 2:
-		// Several lanes would wait for the same nanosecond, and the seed would not decide which lane is first.
+		// With several lanes, two lanes could wait until the same nanosecond, and the seed could not decide which lane
+		// sends first.
 		s.rate, s.lanes = d.drawBetween("rate", 20*time.Millisecond, time.Second), 1
 	case 3, 4:
 		s.atOnce = 1 + d.drawBelow("at once", 2)
 	}
 }
 
-// world is one run.
+// world is the simulated world of one run.
 type world struct {
 	settings
 	dice     *dice
 	account  *memory.Account
 	cms      *fakeCMS
-	chainCMS *chainCMS // in worlds of chains
+	chainCMS *chainCMS // used only in worlds of chains
 	check    *checker
 	trace    *trace
 	posts    *posts
 	started  time.Time
-	quiet    time.Time      // when the last fault had ended
-	rough    atomic.Int64   // Unix time in nanoseconds: end of the faults after days have passed; 0 = none
+	quiet    time.Time      // time at which the last fault is over
+	rough    atomic.Int64   // end of the faults that follow a jump of days, in Unix nanoseconds; 0 = none
 	over     chan struct{}  // closed at the end, so that the goroutines of killed processes return
 	loose    sync.WaitGroup // goroutines that no caller waits for: late writes, requests inside the CMS
 	slots    []*slot
 	upstream sync.WaitGroup
 }
 
-// trace lists the events of a run, for replays.
+// trace is the list of a run's events. Tests print it, or compare the traces of two runs of a seed.
 type trace struct {
 	mu     sync.Mutex
 	began  time.Time
-	isKept bool // false = lines are dropped: in runs of many seeds they would cost more time than some of the checks
+	isKept bool // false = lines are dropped, because they cost much time in runs of many seeds
 	lines  []string
 }
 
@@ -201,16 +202,16 @@ func (t *trace) addLine(format string, args ...any) {
 	t.lines = append(t.lines, fmt.Sprintf("%14.9f ", time.Since(t.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// addTicketLine adds a line about a ticket, but only to the trace of large worlds, whose number of tickets is bounded.
-// In other traces these lines would have an order that varies, so that TestSeeds_ReplayExactly would fail.
+// addTicketLine adds a line about a ticket, but only in runs of TestLarge, which checks the number of tickets. The
+// order of such lines varies from run to run, so such lines would make TestSeeds_ReplayExactly fail.
 func (t *trace) addTicketLine(format string, args ...any) {
 	if os.Getenv("LARGE_TRACE") != "" {
 		t.addLine(format, args...)
 	}
 }
 
-// String returns the lines in the order of their times. Lines of one nanosecond are in the order of their texts,
-// because it is not known which of them was first.
+// String returns the lines in the order of their times. Lines of the same nanosecond are in the order of their texts,
+// because their real order varies from run to run.
 func (t *trace) String() string {
 	slices.Sort(t.lines)
 	return strings.Join(t.lines, "\n")
@@ -228,12 +229,12 @@ type outcome struct {
 	trace     string
 }
 
-// runSeed simulates one seed.
+// runSeed simulates the usual world of one seed.
 func runSeed(t *testing.T, seed uint64, mutant string) outcome {
 	return runSettings(t, seed, mutant, drawSettings)
 }
 
-// runSettings simulates one seed with the settings that draw returns for it.
+// runSettings simulates one seed with the settings that the function draw returns.
 func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) settings) (o outcome) {
 	var history *linear.History
 	d := newDice(seed)
@@ -255,13 +256,13 @@ func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) sett
 	return o
 }
 
-// spinLimit is the longest real time for which a run may draw nothing. A world at work draws thousands of times a
-// second.
+// spinLimit is the longest real time for which a run is allowed to draw nothing from its seed. A running world draws
+// thousands of times per second.
 const spinLimit = time.Minute
 
-// watchForSpin watches for a goroutine that works without a pause, because then virtual time stands still and the run
-// would never end. If the simulated world draws nothing for spinLimit, watchForSpin ends the test's process with all
-// stacks. The caller calls stop after the run.
+// watchForSpin detects a goroutine that loops without a pause. During such a loop, virtual time does not advance, so
+// the run would never end. If the world draws nothing for spinLimit, watchForSpin ends the test's process with a panic
+// that prints all stacks. The caller calls stop after the run.
 func watchForSpin(seed uint64, d *dice) (stop func()) {
 	over := make(chan struct{})
 	go func() {
@@ -284,8 +285,8 @@ func watchForSpin(seed uint64, d *dice) (stop func()) {
 	return func() { close(over) }
 }
 
-// bound is the time within which everything must come to rest after the last fault and the last due time. It has room
-// for a lease, a minute until a ticket or the sweep, pauses for the CMS, and backoffs, one after the other.
+// bound is the time within which all work must be done after the last fault and the last due time. It allows for these
+// waits, one after the other: a lease, a minute until a ticket or the sweep, pauses for the CMS, and backoffs.
 const bound = 8 * time.Minute
 
 func (w *world) liveThrough(ctx context.Context) {
@@ -337,8 +338,8 @@ func (w *world) newStore(table *memory.Table, draw func() float64) *lane.Store {
 	return &lane.Store{Table: table, Bodies: w.account.Blobs(), Lanes: w.lanes, Now: time.Now, Rand: draw}
 }
 
-// awaitRest waits until everything has come to rest, and is still at rest after late requests had time to arrive. It
-// returns false if the time bound passes before that, or if a promise is broken.
+// awaitRest waits until all work is done. Then it gives late requests some time to arrive, and looks for work again. It
+// returns false if work is left at the end of the allowed time (see bound), or if a check has failed.
 func (w *world) awaitRest(ctx context.Context) bool {
 	for end := w.check.lastDue(w.quiet).Add(bound + w.lastStep()); time.Now().Before(end) && w.check.hasNoViolation(); {
 		if !w.isAtRest(ctx) {
@@ -364,14 +365,14 @@ func (w *world) isAtRest(ctx context.Context) bool {
 	return w.isRecurringDone(ctx) && w.areBulkReplaysOver(ctx)
 }
 
-// endWorld stops everything, because no goroutine may outlive the run.
+// endWorld ends all goroutines of the world, because synctest waits for each of them.
 func (w *world) endWorld(ctx context.Context) {
 	close(w.over)
 	for _, s := range w.slots {
 		s.endSlot(ctx)
 	}
 	w.loose.Wait()
-	time.Sleep(10 * time.Minute) // callers that wait give up
+	time.Sleep(10 * time.Minute) // within this time, callers that still wait give up
 }
 
 var discardLog = slog.New(slog.DiscardHandler)
