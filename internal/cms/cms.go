@@ -1,8 +1,8 @@
-// Package cms writes messages to the CMS: it builds the HTTP request of a delivery, and classifies the
-// answer into the outcome of the attempt.
+// Package cms writes messages to the CMS: it builds the HTTP request of a delivery, and determines the outcome of the
+// attempt from the answer.
 //
-// A request is sent once. It has no GetBody, so net/http cannot send it again by itself. Send tries once more only
-// if a reused connection was closed before a byte was written.
+// Requests have no GetBody, so net/http cannot repeat a request on its own. Send repeats a request at most once, and
+// only if a reused connection was closed before a byte was written.
 package cms
 
 import (
@@ -23,20 +23,20 @@ import (
 	"weir/internal/weir"
 )
 
-// Config has the address of the CMS, and the form of requests.
+// Config has the settings of a Client.
 type Config struct {
-	URL          string // path and query may have {key}, {contract}, {version}, {id}, whose values are escaped
+	URL          string // path and query can have {key}, {contract}, {version} and {id}; values are escaped
 	Method       string
 	Headers      map[string]string
 	Timeout      time.Duration                   // limit for one attempt
-	SuccessRules map[string]*regexp.Regexp       // by contract: the body of a 2xx answer must match
-	Answers      map[string]map[int]weir.Outcome // by contract: as the field Means of Rules
+	SuccessRules map[string]*regexp.Regexp       // by contract: see Rules.Success
+	Answers      map[string]map[int]weir.Outcome // by contract: see Rules.Means
 	Now          func() time.Time
 	Transport    http.RoundTripper // nil = the default of this package
-	Secrets      func() []string   // returns further secrets that are valid now; nil = there are none
+	Secrets      func() []string   // called at each attempt, returns further secrets to hide; nil = none
 }
 
-// Client makes attempts. It is safe for concurrent use.
+// Client makes attempts to write messages to the CMS. It is safe for concurrent use.
 type Client struct {
 	cfg     Config
 	client  *http.Client
@@ -44,14 +44,14 @@ type Client struct {
 }
 
 const (
-	// maxBody limits the bytes of an answer that Weir reads. After a longer answer, the connection cannot be
-	// used again.
+	// maxBody is the largest number of bytes that Weir reads of an answer. After a longer answer the connection cannot
+	// be reused.
 	maxBody = 64 << 10
-	// keptBody limits the bytes of an answer in the record of an attempt.
+	// keptBody is the largest number of bytes that Weir stores of an answer.
 	keptBody = 2 << 10
 )
 
-// New checks the settings and returns a Client. Its errors do not repeat the address, because the address may
+// New checks the settings and returns a Client. The errors of New do not contain the address, because an address may
 // contain a password or a key.
 func New(cfg Config) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
@@ -81,8 +81,8 @@ var (
 	headerNamePattern  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 )
 
-// CheckHeaders reports every header that cannot be sent as it is set. net/http writes some headers itself, and the
-// Client writes others. Values may be secrets, so no error has a value.
+// CheckHeaders returns an error with a line for each wrong header. A header is wrong if its name or value is malformed,
+// or if net/http or the Client sets the header. The error contains no values, because values may be secrets.
 func CheckHeaders(headers map[string]string) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -104,10 +104,10 @@ func CheckHeaders(headers map[string]string) error {
 	return errors.Join(problems...)
 }
 
-// Transport returns the transport of requests.
+// Transport returns the transport that the Client uses.
 func (c *Client) Transport() http.RoundTripper { return c.cfg.Transport }
 
-// currentMask returns the mask for the texts that Weir stores.
+// currentMask returns a mask for all secrets that are valid now.
 func (c *Client) currentMask() Mask {
 	if c.cfg.Secrets == nil {
 		return c.secrets
@@ -115,8 +115,7 @@ func (c *Client) currentMask() Mask {
 	return c.secrets.With(c.cfg.Secrets()...)
 }
 
-// Send makes one attempt. It returns when the CMS has answered, when the request has failed, at the attempt's
-// timeout, or when ctx ends. If ctx ends first, the outcome is none.
+// Send makes one attempt, which takes at most Config.Timeout. If ctx ends before the answer, the outcome is none.
 func (c *Client) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	started := c.cfg.Now()
 	r := c.sendLimited(ctx, d)
@@ -124,7 +123,6 @@ func (c *Client) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return r
 }
 
-// sendLimited makes one attempt under the attempt's timeout.
 func (c *Client) sendLimited(ctx context.Context, d weir.Delivery) weir.Result {
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -139,7 +137,6 @@ func (c *Client) sendLimited(ctx context.Context, d weir.Delivery) weir.Result {
 	return c.readAnswer(ctx, limited, d, resp, secrets)
 }
 
-// readAnswer reads the response, and returns its result.
 func (c *Client) readAnswer(ctx, limited context.Context, d weir.Delivery, resp *http.Response,
 	secrets Mask) weir.Result {
 	defer resp.Body.Close()
@@ -165,8 +162,8 @@ type Answer struct {
 // Rules are a contract's rules for answers.
 type Rules struct {
 	Success *regexp.Regexp       // the body of a 2xx answer must match; nil = any body
-	Means   map[int]weir.Outcome // by status: the outcome in place of the default; not for 2xx
-	Secrets Mask                 // hides secrets in the texts that are stored
+	Means   map[int]weir.Outcome // outcome by status, in place of the default; no effect on 2xx
+	Secrets Mask                 // hides secrets in the stored texts
 }
 
 // Classify returns the result of an answer. The first line that applies determines the outcome:
@@ -175,11 +172,11 @@ type Rules struct {
 //	other 2xx                                  retry
 //	Weir-Retry: never                          rejected
 //	a status that the contract defines         as defined
-//	3xx, 401, 403, 407, 429, 502, 503, 504     unavailable; a 403 may concern only this message
+//	3xx, 401, 403, 407, 429, 502, 503, 504     unavailable; 403 also sets Refused
 //	408, 409, 423, 425, other 5xx              retry
 //	other 4xx                                  rejected
 //
-// 408 and 504 mean that a server on the way gave up: the CMS may still work on the request.
+// 408 and 504 also set Unanswered, because the CMS can still be working on the request.
 func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 	status, shown := a.Status, rules.Secrets.Hide(string(a.Body))
 	r := weir.Result{
@@ -225,8 +222,8 @@ func outcomeOfStatus(status int) weir.Outcome {
 // maxRetryAfter limits the Retry-After of the CMS.
 const maxRetryAfter = time.Hour
 
-// ParseRetryAfter parses a number of seconds, or a date. It returns an hour at most; 0 = the value is neither, or asks
-// for no wait.
+// ParseRetryAfter parses a Retry-After header, which is a number of seconds or a date. It returns at most an
+// hour. If the value is invalid or not in the future, it returns 0.
 func ParseRetryAfter(value string, now time.Time) time.Duration {
 	if n, err := strconv.Atoi(value); err == nil && n > 0 {
 		return time.Duration(min(n, int(maxRetryAfter/time.Second))) * time.Second
@@ -237,8 +234,7 @@ func ParseRetryAfter(value string, now time.Time) time.Duration {
 	return 0
 }
 
-// answerReason returns status and body as one line. For a 3xx, the line has the redirect's target in place of the
-// body.
+// answerReason describes an answer in one line. The line of a redirect has the target instead of the body.
 func answerReason(status int, header http.Header, body string) string {
 	words := fmt.Sprintf("%d %s", status, http.StatusText(status))
 	if status/100 == 3 {
@@ -250,10 +246,11 @@ func answerReason(status int, header http.Header, body string) string {
 	return SingleLine(words)
 }
 
-// maxReason limits the bytes of a reason.
+// maxReason limits the bytes of a reason. The "…" that SingleLine appends to a cut text is not counted.
 const maxReason = 300
 
-// SingleLine returns the beginning of a text as one line of valid UTF-8 without control characters.
+// SingleLine returns a text as one line of valid UTF-8 without control characters. It cuts a text of more than 300
+// bytes, and appends "…".
 func SingleLine(s string) string {
 	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "\uFFFD"),
 		func(r rune) bool { return r < 0x20 || (r >= 0x7f && r < 0xa0) || r == ' ' }), " ")
@@ -263,15 +260,14 @@ func SingleLine(s string) string {
 	return s
 }
 
-// KeptText returns the part of an answer's body that Weir stores.
+// KeptText returns the part of an answer's body that Weir stores: the first 2 KiB, as valid UTF-8.
 func KeptText(body string) string {
 	return strings.ToValidUTF8(body[:min(len(body), keptBody)], "\uFFFD")
 }
 
-// idempotencyKey returns the message's id, followed by the number of the replay if the message was replayed. All
-// attempts until the message dies again send the same Idempotency-Key. A replay needs another one, because it is not a
-// repetition: the body may differ, and other messages of the ordering key may have changed the item since. Besides, a
-// CMS may have stored its earlier error under the old Idempotency-Key.
+// idempotencyKey returns the message's id, with the number of replays appended if the message was replayed. Each replay
+// needs a new Idempotency-Key: the body can differ, and the CMS may have stored the earlier error under the old
+// Idempotency-Key.
 func idempotencyKey(m *weir.Message) string {
 	if m.Replays == 0 {
 		return m.Public().String()
@@ -279,7 +275,6 @@ func idempotencyKey(m *weir.Message) string {
 	return m.Public().String() + "." + strconv.Itoa(m.Replays)
 }
 
-// newRequest returns the request of a delivery.
 func (c *Client) newRequest(ctx context.Context, d weir.Delivery) (*http.Request, error) {
 	m := d.Message
 	id := m.Public().String()
@@ -315,14 +310,13 @@ func SetMessageHeaders(req *http.Request, d weir.Delivery) {
 	}
 }
 
-// setHeader sets a header if the value is not empty.
 func setHeader(req *http.Request, name, value string) {
 	if value != "" {
 		req.Header.Set(name, value)
 	}
 }
 
-// expandURL replaces the placeholders in path and query by a message's values.
+// expandURL replaces the placeholders in path and query by escaped values.
 func expandURL(address string, values map[string]string) (string, error) {
 	path, query, hasQuery := strings.Cut(address, "?")
 	for name, value := range values {
@@ -338,8 +332,8 @@ func expandURL(address string, values map[string]string) (string, error) {
 	return path, nil
 }
 
-// EscapeSegment escapes a value as one path segment. It escapes dots only if the value consists of dots alone, because
-// such a segment would change the path.
+// EscapeSegment escapes a value as one path segment. If the value has only dots, EscapeSegment escapes the dots,
+// because segments such as ".." would change the path.
 func EscapeSegment(value string) string {
 	if strings.Trim(value, ".") == "" {
 		return strings.ReplaceAll(value, ".", "%2E")

@@ -243,8 +243,8 @@ func TestClient_Send_AHugeAnswerIsNotReadWhole(t *testing.T) {
 	}
 }
 
-// rawServer starts a server that calls f with each connection, and then closes the connection. It returns the server's
-// address and the number of its connections.
+// rawServer starts a TCP server that calls f for each connection, and then closes the connection. It returns the
+// server's address and a counter of connections.
 func rawServer(t *testing.T, f func(n int, conn net.Conn, r *bufio.Reader)) (string, *atomic.Int32) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -288,7 +288,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// The query of an address may contain a key, so no reason may have the address.
+// Reasons must not contain the address, because the query of an address can contain a key.
 func TestClient_ReasonsDoNotNameTheAddress(t *testing.T) {
 	t.Parallel()
 	closed, _ := rawServer(t, func(_ int, conn net.Conn, r *bufio.Reader) { _, _ = http.ReadRequest(r) })
@@ -303,7 +303,8 @@ func TestClient_ReasonsDoNotNameTheAddress(t *testing.T) {
 	}
 }
 
-// A contract can define the outcome of a status. Weir-Retry in the CMS's answer takes precedence.
+// A contract can define the outcome of a status. The header Weir-Retry of the CMS's answer takes precedence over
+// the contract.
 func TestClassify_AsTheContractSays(t *testing.T) {
 	t.Parallel()
 	rules := cms.Rules{Means: map[int]weir.Outcome{403: weir.OutcomeRejected, 404: weir.OutcomeRetry,

@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// NewTransport returns the transport of requests to the CMS. If config is nil, TLS has its default settings.
+// NewTransport returns a transport for requests to the CMS. If config is nil, TLS has its default settings.
 func NewTransport(config *tls.Config) *http.Transport {
 	return &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
@@ -34,9 +34,10 @@ func NewHTTPClient(transport http.RoundTripper) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: noRedirects}
 }
 
-// Exchange sends a request once. It tries once more only if a reused connection was closed before a byte was
-// written. If there is no answer, it returns nil and the result of the attempt. ctx ends when Weir cuts the
-// attempt off. limited is a child of ctx, and also ends at the timeout.
+// Exchange sends a request and returns the answer. Without an answer it returns nil and the result of the attempt.
+// limited must be a child of ctx that also ends at the timeout. If ctx ends, the outcome is none.
+//
+// Exchange sends the request a second time only if a reused connection was closed before a byte was written.
 func Exchange(ctx, limited context.Context, client *http.Client,
 	newRequest func(context.Context) (*http.Request, error)) (*http.Response, weir.Result) {
 	for try := 0; ; try++ {
@@ -57,13 +58,13 @@ func Exchange(ctx, limited context.Context, client *http.Client,
 	}
 }
 
-// sendProgress records the progress of sending a request.
 type sendProgress struct {
 	isReused atomic.Bool // the request uses a connection that an earlier request opened
 	hasBegun atomic.Bool // bytes of the request may have reached the CMS
 }
 
-// isStaleConn reports whether a reused connection was closed before a byte of the request was written.
+// isStaleConn reports, after a failure, whether a reused connection was closed before a byte of the request was
+// written.
 func (p *sendProgress) isStaleConn() bool { return p.isReused.Load() && !p.hasBegun.Load() }
 
 func (p *sendProgress) newTrace() *httptrace.ClientTrace {
@@ -74,7 +75,6 @@ func (p *sendProgress) newTrace() *httptrace.ClientTrace {
 	}
 }
 
-// failureResult returns the result of a request without an answer.
 func failureResult(ctx, limited context.Context, err error, began bool) weir.Result {
 	reason := errorText(err)
 	switch {
@@ -85,13 +85,13 @@ func failureResult(ctx, limited context.Context, err error, began bool) weir.Res
 	case limited.Err() != nil:
 		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: "no connection within the timeout"}
 	case !began:
-		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: reason} // refused, DNS, TLS
+		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: reason} // connection refused, DNS or TLS error
 	}
 	return weir.Result{Outcome: weir.OutcomeRetry, Reason: "connection lost: " + reason, Unanswered: true}
 }
 
-// errorText returns an error as one line, without the address: the query of the address may contain a key, and
-// each caller who may read a message's status can read this text.
+// errorText returns an error as one line without the address of the request. The query of the address may contain a
+// key, and callers of Weir's API can read this text in a message's status.
 func errorText(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {

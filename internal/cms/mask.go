@@ -9,23 +9,22 @@ import (
 	"strings"
 )
 
-// Mask replaces the secrets of the settings in texts that come from the CMS. A CMS may repeat the address or a
-// header of a request in its answer, and each caller who may read a message's status can read the answer's
-// text.
+// Mask hides the secrets of the settings in texts from the CMS. A CMS may repeat the address or a header of a request
+// in its answer, and callers of Weir's API can read the answer's text in a message's status. The zero Mask hides
+// nothing.
 type Mask struct {
 	replacer *strings.Replacer
-	more     *strings.Replacer // for the secrets that With got
+	more     *strings.Replacer // for the secrets given to With
 }
 
 const (
 	maskText = "…"
-	// minSecret is the smallest length in bytes of a value that a mask replaces wherever the value stands. A
-	// shorter value, such as the number of a version, stands in many texts by chance.
+	// minSecret is the smallest length in bytes of a value that a mask hides everywhere. A shorter value, such as a
+	// version number, occurs in many texts by chance.
 	minSecret = 6
 )
 
-// newMask returns a mask that hides the password of the address, the values in its query, and the values of all
-// headers.
+// newMask returns a mask for the password and the query values of the address, and for the values of all headers.
 func newMask(address *url.URL, headers map[string]string) Mask {
 	var secrets []string
 	add := func(value string) {
@@ -38,7 +37,7 @@ func newMask(address *url.URL, headers map[string]string) Mask {
 		add(password)
 		add(base64.StdEncoding.EncodeToString([]byte(address.User.Username() + ":" + password)))
 	}
-	var pairs []string // name=value; here the value may be shorter than minSecret
+	var pairs []string // name=value; a pair is hidden even if its value is shorter than minSecret
 	for pair := range strings.SplitSeq(address.RawQuery, "&") {
 		_, value, _ := strings.Cut(pair, "=")
 		if value == "" || placeholderPattern.MatchString(value) {
@@ -58,7 +57,7 @@ func newMask(address *url.URL, headers map[string]string) Mask {
 	return Mask{replacer: newReplacer(secrets, pairs)}
 }
 
-// NewMask returns a mask of these secrets, except those shorter than minSecret.
+// NewMask returns a mask that hides these secrets, except those shorter than 6 bytes.
 func NewMask(secrets ...string) Mask {
 	var forms []string
 	for _, secret := range secrets {
@@ -69,14 +68,14 @@ func NewMask(secrets ...string) Mask {
 	return Mask{replacer: newReplacer(forms, nil)}
 }
 
-// With returns a mask that also hides these secrets, but not those of an earlier With.
+// With returns a copy of m that also hides these secrets. The copy does not hide the secrets of an earlier With.
 func (m Mask) With(secrets ...string) Mask {
 	m.more = NewMask(secrets...).replacer
 	return m
 }
 
-// The ways in which writers of XML escape a text. All writers escape & and <, as XML demands. Some writers
-// escape more characters.
+// xmlEscapes are the common ways to escape a text in XML. XML demands escapes for & and <; some writers of XML escape
+// more characters.
 var xmlEscapes = []*strings.Replacer{
 	strings.NewReplacer("&", "&amp;", "<", "&lt;"),
 	strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;"),
@@ -85,8 +84,8 @@ var xmlEscapes = []*strings.Replacer{
 	strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;"),
 }
 
-// EncodedForms returns the forms that a value may have in a request or an answer: unchanged, and escaped for
-// addresses, HTML, XML and JSON. A form can occur twice.
+// EncodedForms returns the forms that a value can have in a request or an answer: unchanged, and escaped for addresses,
+// HTML, XML and JSON. The result can contain duplicates.
 func EncodedForms(value string) []string {
 	forms := []string{value, url.QueryEscape(value), url.PathEscape(value), html.EscapeString(value)}
 	for _, escape := range xmlEscapes {
@@ -96,14 +95,15 @@ func EncodedForms(value string) []string {
 		var text strings.Builder
 		encoder := json.NewEncoder(&text)
 		encoder.SetEscapeHTML(escapesMarkup)
-		if encoder.Encode(value) == nil { // a text can always be encoded
+		if encoder.Encode(value) == nil { // a string can always be encoded
 			forms = append(forms, strings.TrimSuffix(strings.TrimPrefix(text.String(), `"`), "\"\n"))
 		}
 	}
 	return forms
 }
 
-// newReplacer returns a replacer that prefers the longest match, so that no part of a secret remains.
+// newReplacer returns a replacer that tries longer secrets first. Otherwise, if a secret begins with a shorter secret,
+// only the shorter one would be hidden.
 func newReplacer(secrets, pairs []string) *strings.Replacer {
 	replacements := map[string]string{}
 	for _, secret := range secrets {
@@ -125,7 +125,7 @@ func newReplacer(secrets, pairs []string) *strings.Replacer {
 	return strings.NewReplacer(args...)
 }
 
-// Hide returns a text without secrets. The zero Mask hides no secret.
+// Hide returns the text with … in place of each secret.
 func (m Mask) Hide(text string) string {
 	for _, replacer := range []*strings.Replacer{m.replacer, m.more} {
 		if replacer != nil {
@@ -135,8 +135,8 @@ func (m Mask) Hide(text string) string {
 	return text
 }
 
-// redirectTarget returns words for scheme and host of a Location. It leaves out path and query, because they often
-// repeat the path and query of the request, which may have secrets of the setting "delivery.url".
+// redirectTarget describes the scheme and the host of a Location. It leaves out path and query: a CMS often copies
+// them from the address of the request, and this address may contain secrets of delivery.url.
 func redirectTarget(location string) string {
 	u, err := url.Parse(location)
 	switch {

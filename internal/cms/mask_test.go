@@ -11,7 +11,8 @@ import (
 	"weir/internal/cms"
 )
 
-// answerWith returns a client of a CMS whose answers come from answer. The CMS's address ends in query.
+// answerWith returns a client of a CMS. The parameter "answer" is the handler of the CMS's requests. The parameter
+// "query" is the end of the CMS's address.
 func answerWith(t *testing.T, query string, answer http.HandlerFunc) *cms.Client {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -22,7 +23,7 @@ func answerWith(t *testing.T, query string, answer http.HandlerFunc) *cms.Client
 	})
 }
 
-// A redirect often repeats the address of the request, and this address may have secrets.
+// The Location of a redirect often repeats the request's address, and the address can contain secrets.
 func TestClient_RedirectsDoNotShowSecrets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ location, want string }{
@@ -56,7 +57,7 @@ func TestClient_RedirectsDoNotShowSecrets(t *testing.T) {
 	}
 }
 
-// If an answer repeats the request, Weir stores and shows the answer without the secrets of the settings.
+// If the CMS's answer repeats the request, Weir keeps the answer without the secrets of the settings.
 func TestClient_AnswersAreKeptWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	client := answerWith(t, "?api_key=sEcReT+9f2c%26&pin=4711", func(w http.ResponseWriter, r *http.Request) {
@@ -79,8 +80,8 @@ func TestClient_AnswersAreKeptWithoutSecrets(t *testing.T) {
 	}
 }
 
-// Weir masks a secret before it cuts the reason to its limit. Otherwise a part of the secret could remain at
-// the end.
+// Weir must mask secrets before it cuts the reason to its maximal length. Otherwise a cut could leave a part of a
+// secret unmasked.
 func TestClient_SecretsAreMaskedBeforeTheTextIsCut(t *testing.T) {
 	t.Parallel()
 	const reasonLimit = 300

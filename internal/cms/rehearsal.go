@@ -8,39 +8,43 @@ import (
 	"weir/internal/weir"
 )
 
-// Rehearsal takes the requests of one attempt in place of the CMS. An attempt with steps also reports each of its
-// decisions to the Rehearsal. All functions are required. They are never called concurrently.
+// Rehearsal answers the requests of one attempt in place of the CMS. An attempt with steps also reports its decisions
+// to the Rehearsal. Outline is optional if Answer never returns ErrNoAnswer; the other functions are required. The
+// functions are never called concurrently.
 type Rehearsal struct {
-	// Answer returns the answer to a request of a step. The request has no credential of the sign-in. If Answer
-	// returns ErrNoAnswer, no further request of the attempt is sent.
+	// Answer returns the answer to a request of a step. The request does not have the headers that the setting
+	// delivery.signIn adds. If Answer returns ErrNoAnswer, the attempt sends no further request.
 	Answer func(step string, req *http.Request) (*http.Response, error)
 	// LeaveOut is called for a step whose condition is false.
 	LeaveOut func(step, condition string)
-	// Judge is called for a step's answer, with the action for the answer and the reason for the action.
+	// Judge is called for each answer to a step, with the action that Weir takes, and the reason for this action.
 	Judge func(step, action, reason string)
-	// Outline is called for each step that follows the step without an answer.
+	// Outline is called after Answer returned ErrNoAnswer, once for each later step. For a later step whose condition
+	// is false, LeaveOut is called instead.
 	Outline func(o StepOutline)
-	// IsLive reports whether Answer sends the requests to a CMS. If IsLive is false, an attempt makes no pauses.
+	// IsLive reports whether Answer sends the requests to a CMS. If IsLive is false, the attempt does not wait between
+	// requests.
 	IsLive bool
 }
 
-// SingleStep is the name of the request of a contract without steps.
+// SingleStep is the step name of the only request if a contract has no steps.
 const SingleStep = "request"
 
-// ErrNoAnswer is the error of a rehearsal that has no answer to a request.
+// ErrNoAnswer is the error that Rehearsal.Answer returns if there is no answer to a request.
 var ErrNoAnswer = errors.New("there is no answer")
 
-// StepOutline is a step that a rehearsal did not reach. If an expression reads a missing answer, the request
-// has the source of the expression, between {{ and }}, in place of its value.
+// StepOutline is a step that a rehearsal did not reach. If an expression in the request needs a missing answer, the
+// outline has the expression's source between {{ and }} in place of the value.
 type StepOutline struct {
 	Step string
-	// Condition is the step's condition, if it reads a missing answer. Empty = the step is sent in any case.
+	// Condition is the source of the step's condition if this condition needs a missing answer. Empty = the step has no
+	// such condition.
 	Condition string
 	Method    string
 	Address   string
 	Header    http.Header
 	Body      []byte
-	Problem   string // the reason why the request cannot be made; empty = the request is complete
+	Problem   string // why the request cannot be made; empty = the request is complete
 }
 
 // RehearsedStep is a transport that passes one step's requests to a rehearsal.
@@ -62,10 +66,10 @@ func (s *RehearsedStep) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// LacksAnswer reports whether the attempt ends because the rehearsal has no answer.
+// LacksAnswer reports whether the last request got no answer, because Rehearsal.Answer returned ErrNoAnswer.
 func (s *RehearsedStep) LacksAnswer() bool { return s.hasEnded }
 
-// Rehearse makes one attempt with a rehearsal in place of the CMS.
+// Rehearse makes one attempt to deliver d, with rehearsal in place of the CMS.
 func (c *Client) Rehearse(ctx context.Context, d weir.Delivery, rehearsal *Rehearsal) weir.Result {
 	step := rehearsal.NewStep(SingleStep)
 	rehearsed := &Client{cfg: c.cfg, client: NewHTTPClient(step), secrets: c.secrets}

@@ -37,19 +37,19 @@ var byteOrderMarks = []struct {
 	name string
 }{{[]byte{0xEF, 0xBB, 0xBF}, utf8Name}, {[]byte{0xFF, 0xFE}, utf16LE}, {[]byte{0xFE, 0xFF}, utf16BE}}
 
-// declaration matches the XML declaration. Version and encoding have two groups each, one for each kind of quotes.
-// The declaration has only ASCII characters. So its length in bytes is the same in UTF-8 and in each accepted encoding
+// declaration matches the XML declaration. Version and encoding have two groups each, one for each kind of quotes. A
+// declaration has only ASCII characters, so its length in bytes is the same in UTF-8 and in each accepted encoding
 // except UTF-16.
 var declaration = regexp.MustCompile(`^<\?xml[ \t\r\n]+version[ \t\r\n]*=[ \t\r\n]*(?:"([\w.:-]*)"|'([\w.:-]*)')` +
 	`(?:[ \t\r\n]+encoding[ \t\r\n]*=[ \t\r\n]*(?:"([A-Za-z][\w.-]*)"|'([A-Za-z][\w.-]*)'))?` +
 	`(?:[ \t\r\n]+standalone[ \t\r\n]*=[ \t\r\n]*(?:"(?:yes|no)"|'(?:yes|no)'))?[ \t\r\n]*\?>`)
 
-// declarationStart matches the start of a declaration, but not of an instruction such as <?xml-stylesheet.
+// declarationStart matches the start of an XML declaration, but not of an instruction such as <?xml-stylesheet.
 var declarationStart = regexp.MustCompile(`^<\?xml[ \t\r\n?]`)
 
-// decodeBody determines the encoding from byte order mark, charset parameter and declaration. It returns the text in
-// UTF-8, without the mark, and with spaces in place of the declaration. If two of the three sources differ, decodeBody
-// refuses the body, because a wrong guess would garble a message without an error.
+// decodeBody determines the encoding from byte order mark, charset parameter and XML declaration. It returns the text
+// in UTF-8, without the byte order mark, and with spaces in place of the declaration. If two of the three sources
+// differ, decodeBody refuses the body, because a wrong guess would garble a message without an error.
 func decodeBody(body []byte, charset string) (string, error) {
 	text, _, err := decodeKnown(body, charset)
 	return text, err
@@ -71,7 +71,7 @@ func decodeKnown(body []byte, charset string) (text, encoding string, err error)
 		return "", "", encodingError("UTF-16 needs a byte order mark")
 	}
 	head := rest
-	if isUTF16(chosen) { // in all other encodings the bytes of the declaration are ASCII
+	if isUTF16(chosen) { // in all other encodings, a declaration has the same bytes as in UTF-8
 		text, _ := convertToUTF8(rest, chosen)
 		head = []byte(text)
 	}
@@ -107,8 +107,8 @@ func cutByteOrderMark(body []byte) (name string, rest []byte) {
 
 func isUTF16(name string) bool { return name == utf16Name || name == utf16LE || name == utf16BE }
 
-// blankDeclaration replaces the declaration by spaces, because the text no longer has the encoding that the
-// declaration names. Lines and columns stay the same.
+// blankDeclaration replaces the declaration by spaces, because the text is now UTF-8, and the declaration can name
+// another encoding. The line breaks stay, so that the text after the declaration keeps its lines and columns.
 func blankDeclaration(decl string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\r' {
@@ -118,8 +118,8 @@ func blankDeclaration(decl string) string {
 	}, decl)
 }
 
-// readDeclaration returns the encoding that the XML declaration names, if any, and the declaration's length.
-// The length is 0 if there is no declaration.
+// readDeclaration returns the encoding that the XML declaration names, if any, and the declaration's length in bytes.
+// If there is no declaration, the length is 0.
 func readDeclaration(head []byte) (encoding string, length int, err error) {
 	if !declarationStart.Match(head) {
 		return "", 0, nil
@@ -136,8 +136,8 @@ func readDeclaration(head []byte) (encoding string, length int, err error) {
 	return encoding, len(m[0]), err
 }
 
-// canonicalEncoding returns the canonical name of an encoding, or an error if Weir does not accept the encoding. An
-// empty name stays empty.
+// canonicalEncoding returns the canonical name of an encoding, or an error if Weir does not accept the encoding. For an
+// empty name it returns an empty name.
 func canonicalEncoding(name, where string) (string, error) {
 	if name == "" {
 		return "", nil
@@ -150,9 +150,9 @@ func canonicalEncoding(name, where string) (string, error) {
 		truncate(name), where))
 }
 
-// reconcileEncodings returns the encoding that both sources name. If only one source names an encoding, it returns
-// that one. A byte order mark must be source a. If a is UTF-16 with a byte order and b is "utf-16", the two agree, and
-// the result is a.
+// reconcileEncodings returns the encoding that two sources name, or an error if their names a and b differ. An empty
+// name means that the source names no encoding; the result is then the other name. If a is utf16LE or utf16BE, and b is
+// utf16Name, the result is a. So callers must pass the name from the byte order mark in the first argument.
 func reconcileEncodings(a, whereA, b, whereB string) (string, error) {
 	switch {
 	case a == "" || b == "" || a == b:
@@ -170,8 +170,8 @@ func firstNonEmpty(a, b string) string {
 	return b
 }
 
-// convertToUTF8 returns the body in UTF-8. If a character is invalid, convertToUTF8 returns the text before this
-// character, and false.
+// convertToUTF8 returns the body in UTF-8. If a character is invalid, convertToUTF8 returns false and the text before
+// the invalid character.
 func convertToUTF8(body []byte, name string) (text string, ok bool) {
 	if name == utf8Name && utf8.Valid(body) {
 		return string(body), true
@@ -190,8 +190,8 @@ func convertToUTF8(body []byte, name string) (text string, ok bool) {
 	return b.String(), true
 }
 
-// decoders return the first character of a non-empty slice, and its size in bytes. The size is 0 if the
-// character is invalid.
+// decoders has a function for each encoding. The function returns the first character of a non-empty slice, and the
+// character's size in bytes. If the character is invalid, the size is 0.
 var decoders = map[string]func([]byte) (rune, int){
 	utf8Name: func(b []byte) (rune, int) {
 		r, size := utf8.DecodeRune(b)
@@ -236,14 +236,14 @@ func utf16Rune(b []byte, order binary.ByteOrder) (rune, int) {
 	return r, 4
 }
 
-// encodingError returns the error of a body with a wrong encoding. The problem in this error has the rule "encoding".
-// Problems of the XML itself have the rule "xml".
+// encodingError returns the error of a body with a wrong encoding. The error's problem has the rule "encoding". A
+// problem of the XML itself has the rule "xml".
 func encodingError(message string) error {
 	return malformedError(message, weir.Problem{Rule: "encoding", Message: message})
 }
 
-// malformedErrorAt returns an error with line and column of a problem. The parameter before is the text in front of
-// the problem.
+// malformedErrorAt returns an error with a problem, and the problem's line and column. The parameter "before" is
+// the whole text before the problem.
 func malformedErrorAt(rule, message, before string) error {
 	line, column := lineColumn(before)
 	return malformedError(fmt.Sprintf("line %d, column %d: %s", line, column, message),
@@ -251,7 +251,7 @@ func malformedErrorAt(rule, message, before string) error {
 }
 
 // Text returns a body as UTF-8, without byte order mark, and with spaces in place of the XML declaration. The
-// Content-Type must not be empty.
+// Content-Type must not be empty. The error is a *weir.Error of the kind Unsupported or Malformed.
 func Text(contentType string, body []byte) (string, error) {
 	charset, err := parseContentType(contentType)
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 
 // Checked is the result of checking a body against the contracts.
 type Checked struct {
-	// Message has the values that Check could read. If the body has problems, some values may be missing.
-	// Message.Contract is empty if the body is malformed, or if no contract accepts the root element.
+	// Message has the values that Check could read. If the body has problems, Message can lack values. If the body is
+	// malformed, or if no contract accepts the root element, Message.Contract is empty.
 	Message weir.Message
-	// Problems are the first maxProblems problems, each with line and column if the problem has a place. If there are
-	// more problems, one more entry has their number. nil = Accept accepts the body.
+	// Problems are the first 100 problems, each with its line and column if these are known. If there are more
+	// problems, one more entry has the number of the remaining problems. nil = Accept accepts the body.
 	Problems []weir.Problem
 }
 
-// Check checks a body against the contracts. If Accept would refuse the body as Malformed or Invalid, Check returns
-// the problems and no error. The error is a *weir.Error of the kind TooLarge or Unsupported. If ctx ends while the
-// call waits for memory, the kind is Unavailable.
+// Check checks a body against the contracts. If Accept would refuse the body as Malformed or Invalid, Check returns the
+// problems and no error. Any error is a *weir.Error of the kind TooLarge or Unsupported. If ctx ends while Check waits
+// for memory, the kind is Unavailable.
 func (s *Set) Check(ctx context.Context, contentType string, body []byte) (Checked, error) {
 	places := &places{left: maxProblems}
 	m, err := s.acceptBody(ctx, contentType, body, places)
@@ -38,21 +38,21 @@ func (s *Set) Check(ctx context.Context, contentType string, body []byte) (Check
 	return Checked{m, e.Problems}, nil
 }
 
-// places are the positions of a document's elements. A nil *places stores no positions, and costs nothing.
+// places are the positions of a document's elements. A nil *places is valid, and stores nothing.
 type places struct {
 	text  string // the document in UTF-8
 	spans map[*etree.Element]span
-	left  int // number of places that may still be computed; each computation reads the text before the place
+	left  int // number of further problems that get a line and a column; 0 = setPlace sets none any more
 }
 
-// span has the offsets of an element's start tag, of its content, and of its end tag. The last two are equal if
-// the element has no content.
+// span has the offsets of an element's start tag, of its content, and of its end tag. If the element has no content,
+// content and end are equal.
 type span struct{ start, content, end int }
 
-// bytesPerPlace is an upper estimate of the memory of an element's position.
+// bytesPerPlace is an upper bound for the bytes that one element takes in places.spans.
 const bytesPerPlace = 96
 
-// estimateMemory returns an upper bound of the memory that the positions of a body take.
+// estimateMemory returns an upper bound, in bytes, for the memory that the positions of a body's elements take.
 func (l *places) estimateMemory(body []byte) int64 {
 	if l == nil {
 		return 0
@@ -60,7 +60,6 @@ func (l *places) estimateMemory(body []byte) int64 {
 	return int64(len(body)) + bytesPerPlace*int64(strings.Count(string(body), "<"))
 }
 
-// beginElement stores the offset of an element's start tag, and of the end of that tag.
 func (l *places) beginElement(e *etree.Element, start, content int) {
 	if l == nil {
 		return
@@ -71,7 +70,6 @@ func (l *places) beginElement(e *etree.Element, start, content int) {
 	l.spans[e] = span{start, content, content}
 }
 
-// endElement stores the offset of an element's end tag.
 func (l *places) endElement(e *etree.Element, end int) {
 	if l == nil || e == nil {
 		return
@@ -81,7 +79,7 @@ func (l *places) endElement(e *etree.Element, end int) {
 	l.spans[e] = s
 }
 
-// setPlace sets line and column of a problem to the position of an element's start tag.
+// setPlace sets the problem's line and column to those of an element's start tag.
 func (l *places) setPlace(p *weir.Problem, e *etree.Element) {
 	if l == nil || l.left == 0 {
 		return
@@ -92,7 +90,7 @@ func (l *places) setPlace(p *weir.Problem, e *etree.Element) {
 	}
 }
 
-// setPathPlace sets the place of problems to the element that findNearest returns for a path.
+// setPathPlace sets the line and column of all problems to those of the element that findNearest returns for a path.
 func (l *places) setPathPlace(problems []weir.Problem, p *path, doc *etree.Document) {
 	if l == nil || len(problems) == 0 {
 		return
@@ -103,9 +101,8 @@ func (l *places) setPathPlace(problems []weir.Problem, p *path, doc *etree.Docum
 	}
 }
 
-// findNearest returns the first element that a path selects. If the path selects no element, findNearest leaves out
-// steps at the end of the path until the rest selects an element. It then returns the first element that the rest
-// selects.
+// findNearest returns the first element that a path selects. If the path selects no element, findNearest uses the
+// longest beginning of the path that selects an element.
 func (l *places) findNearest(p *path, doc *etree.Document) *etree.Element {
 	nearest := doc.Root()
 	found := []*etree.Element{nearest}

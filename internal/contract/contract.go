@@ -1,23 +1,24 @@
-// Package contract turns an XML body into a weir.Message, or reports the problems of the body. A body passes
-// three steps, each with bounded cost:
+// Package contract turns an XML body into a weir.Message, or reports the problems of the body. A body passes three
+// steps, each with bounded cost:
 //
-//  1. Its encoding is determined, and it is converted to UTF-8 (charset.go).
-//  2. It is checked as a stream of tokens, and the checked tokens that the contract needs become a tree. This
-//     step ends before the tree gets large: it refuses a document type, too many elements and too deep nesting
-//     (scan.go, wellformed.go).
-//  3. The rules of its contract are applied to the tree (definition.go, path.go, rules.go).
+//  1. Decoding: the package determines the body's encoding, and converts the text to UTF-8 (charset.go).
+//  2. Parsing: the package checks the text as a stream of tokens. The tokens that the contract needs become a tree. A
+//     document type, too many elements or too deep nesting ends this step at once, so the tree stays small (scan.go,
+//     wellformed.go).
+//  3. Rules: the package applies the rules of the contract to the tree (definition.go, path.go, rules.go).
 //
-// The message has the same bytes as the body.
+// The field Body of the message has the bytes of the posted body, unchanged.
 //
-// The standards leave some choices. The package chooses:
+// The standards leave some choices open. The package makes these choices:
 //
 //   - A missing Content-Type means application/xml.
-//   - A body in an unknown encoding is Unsupported. A body is Malformed if its byte order mark, its charset
-//     parameter and its XML declaration name different encodings.
+//   - A body in an unknown encoding is Unsupported. A body is Malformed if its byte order mark, its charset parameter
+//     and its XML declaration name different encodings.
 //   - UTF-16 needs a byte order mark.
-//   - A value is an element's own text or an attribute, without surrounding space.
-//   - In a path, a step without a prefix matches elements with any prefix. But if the step selects an
-//     attribute, it matches only attributes without a prefix.
+//   - A path selects attributes, or elements. The value of an element is the text directly in the element, without the
+//     text of inner elements. All values are without surrounding space.
+//   - In a path, a step without a prefix matches elements with any prefix. But if the step selects an attribute, it
+//     matches only attributes without a prefix.
 package contract
 
 import (
@@ -36,9 +37,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Limits bound the cost of parsing one body, and of all bodies parsed at the same time.
+// Limits bound the cost of parsing one body, and of all bodies that are parsed at the same time.
 type Limits struct {
-	MaxBody    int64 // bytes of one body
+	MaxBody    int64 // bytes of one body; must be above 0
 	Depth      int   // depth of nested elements; 0 = 256
 	Elements   int   // elements in the document; 0 = 100,000
 	Attributes int   // attributes of one element; 0 = 100,000
@@ -47,10 +48,10 @@ type Limits struct {
 	Memory int64
 	Now    func() time.Time // the clock, for contracts that limit versions; nil = time.Now
 
-	hidesInput bool // true = if a document is not well-formed, its problem does not repeat the document's words
+	hidesInput bool // true = the text of an XML error does not quote the document; see describeProblem
 }
 
-// Set has all contracts. It is safe for concurrent use.
+// Set is a set of compiled contracts. It is safe for concurrent use.
 type Set struct {
 	contracts []*compiledContract
 	limits    Limits
@@ -109,8 +110,8 @@ func (l Limits) orDefaults() Limits {
 	return l
 }
 
-// SuccessRules returns, by contract name, the expression that the body of a successful answer must match. Contracts
-// without such an expression are left out.
+// SuccessRules returns, by contract name, the regular expression that the body of a 2xx answer must match. The map
+// leaves out contracts without such an expression.
 func (s *Set) SuccessRules() map[string]*regexp.Regexp {
 	rules := map[string]*regexp.Regexp{}
 	for _, c := range s.contracts {
@@ -121,7 +122,7 @@ func (s *Set) SuccessRules() map[string]*regexp.Regexp {
 	return rules
 }
 
-// Answers returns, by contract name and status, the outcomes that contracts define for answers of the CMS.
+// Answers returns, by contract name and HTTP status, the outcomes that the contracts define for the CMS's answers.
 func (s *Set) Answers() map[string]map[int]weir.Outcome {
 	answers := map[string]map[int]weir.Outcome{}
 	for _, c := range s.contracts {
@@ -135,10 +136,9 @@ func (s *Set) Answers() map[string]map[int]weir.Outcome {
 	return answers
 }
 
-// Accept parses a body. The message has the slice itself, so the caller must not change the slice any more. The error
-// is a *weir.Error of the kind Malformed, TooLarge, Unsupported or Invalid. If it is Invalid, it lists up to
-// maxProblems problems and the number of the others. If ctx ends while the call waits for memory, the kind is
-// Unavailable.
+// Accept parses a body. Message.Body is the given slice, so the caller must not change the slice any more. The error is
+// a *weir.Error of the kind Malformed, TooLarge, Unsupported or Invalid. An Invalid error lists at most 100 problems,
+// and the number of the remaining problems. If ctx ends while Accept waits for memory, the kind is Unavailable.
 func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
 	m, err := s.acceptBody(ctx, contentType, body, nil)
 	if err != nil {
@@ -147,8 +147,8 @@ func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir
 	return m, nil
 }
 
-// acceptBody does what Accept does. If a body breaks rules of its contract, acceptBody returns an error and also a
-// message with the values that it could read. If places is not nil, the problems have places.
+// acceptBody does the work of Accept. If a body breaks rules of its contract, acceptBody returns an error, and also a
+// message with the values that acceptBody could read. If places is not nil, the problems have lines and columns.
 func (s *Set) acceptBody(ctx context.Context, contentType string, body []byte, places *places) (weir.Message, error) {
 	if len(body) == 0 {
 		return weir.Message{}, malformedError("the body is empty")
@@ -175,7 +175,7 @@ func (s *Set) acceptBody(ctx context.Context, contentType string, body []byte, p
 	return m, err
 }
 
-// parseBody takes the three steps of the package comment.
+// parseBody does the three steps in the package comment.
 func (s *Set) parseBody(charset string, body []byte, places *places) (weir.Message, error) {
 	text, err := decodeBody(body, charset)
 	if err != nil {
@@ -204,8 +204,8 @@ func (s *Set) parseBody(charset string, body []byte, places *places) (weir.Messa
 	return m, nil
 }
 
-// findContract returns the contract of a root element, or nil. A contract that names the namespace takes
-// precedence over a contract without a namespace.
+// findContract returns the contract for a root element, or nil. A contract whose root names the namespace takes
+// precedence over a contract for any namespace.
 func (s *Set) findContract(root qualifiedName) *compiledContract {
 	var byLocal *compiledContract
 	for _, c := range s.contracts {
@@ -219,7 +219,8 @@ func (s *Set) findContract(root qualifiedName) *compiledContract {
 	return byLocal
 }
 
-// SplitPaths returns the split paths of all contracts, each once.
+// SplitPaths returns the paths by which the contracts divide a document into the parts of a batch (Definition.Split).
+// It returns each path once.
 func (s *Set) SplitPaths() (paths []string) {
 	for _, c := range s.contracts {
 		if c.def.Split != "" && !slices.Contains(paths, c.def.Split) {
@@ -229,29 +230,29 @@ func (s *Set) SplitPaths() (paths []string) {
 	return paths
 }
 
-// IsXML reports whether a Content-Type names a type of XML. It returns false for an empty Content-Type, although
-// Accept reads an empty one as application/xml.
+// IsXML reports whether a Content-Type is a type of XML. For an empty Content-Type IsXML returns false, although Accept
+// treats an empty Content-Type as application/xml.
 func IsXML(contentType string) bool {
 	_, err := parseContentType(contentType)
 	return err == nil
 }
 
-// maxContentType limits the bytes of a Content-Type, because it is stored in a row and sent to the CMS.
+// maxContentType limits the bytes of a Content-Type, because rows and requests to the CMS contain the Content-Type.
 const maxContentType = 256
 
-// extendedParameter matches an extended parameter (RFC 2231). The name of such a parameter has a *, for example
+// extendedParameter matches an extended parameter (RFC 2231). Such a parameter has a * in its name, for example
 // charset*0.
 var extendedParameter = regexp.MustCompile(`;[^=;"]*\*[^=;"]*=`)
 
-// parseContentType checks that a Content-Type is XML, and returns its charset in lower case.
+// parseContentType checks that a Content-Type is a type of XML, and returns the charset parameter in lower case.
 func parseContentType(contentType string) (charset string, err error) {
 	if len(contentType) > maxContentType ||
 		strings.ContainsFunc(contentType, func(r rune) bool { return r > unicode.MaxASCII || unicode.IsControl(r) }) {
 		return "", unsupportedError(fmt.Sprintf("the Content-Type may have %d characters, of printable ASCII",
 			maxContentType))
 	}
-	// mime also reads extended parameters (charset*=). A CMS that does not know them would read another text than Weir
-	// does.
+	// mime also reads extended parameters. A CMS that ignores extended parameters would decode the body with another
+	// charset than Weir.
 	kind, params, err := mime.ParseMediaType(contentType)
 	if err != nil || extendedParameter.MatchString(contentType) {
 		return "", unsupportedError("the Content-Type cannot be read")

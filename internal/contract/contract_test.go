@@ -32,7 +32,7 @@ const good = `<article path="/a" version="3"><title>Hi</title></article>`
 // euro has characters of two, three and four bytes in UTF-8.
 const euro = `<article path="/ä" version="3"><title>€ 𝄞</title></article>`
 
-// utf16Bytes returns a text in UTF-16 with a byte order mark; big = big endian.
+// utf16Bytes returns s in UTF-16 with a byte order mark, in big-endian byte order if big is true.
 func utf16Bytes(s string, big bool) string {
 	var b strings.Builder
 	for _, u := range utf16.Encode([]rune("\uFEFF" + s)) {
@@ -119,7 +119,7 @@ func TestSet_Accept(t *testing.T) {
 	}
 }
 
-// A path selects the same elements as the path of etree does, but each element only once.
+// If Accept accepts the body, want is the key. Otherwise want is the rule of the problem.
 func TestSet_Accept_KeyByPath(t *testing.T) {
 	t.Parallel()
 	const body = `<list xmlns:n="u" id="9"><item kind="x/@y"><k>1</k><t>a</t></item><item><k>2</k><t>b</t><deep><k>3</k></deep></item><n:k n:id="4" id="5">6</n:k></list>`

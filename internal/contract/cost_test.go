@@ -11,8 +11,8 @@ import (
 	"weir/internal/contract"
 )
 
-// Each of these bodies would take minutes or gigabytes if Accept copied the namespaces for each element, or
-// stored an element once for each way that leads to it.
+// Each body would take minutes or gigabytes with a simple algorithm. For example, Accept must not copy all namespaces
+// for each element, and a path must not select the same element more than once.
 func TestSet_Accept_CostsLittle(t *testing.T) {
 	t.Parallel()
 	prefixes, attributes := strings.Builder{}, strings.Builder{}
@@ -60,12 +60,12 @@ func TestSet_Accept_CostsLittle(t *testing.T) {
 	}
 }
 
-// maxCostRatio limits the cost of Accept, as a multiple of the cost of readTokens. Accept costs up to about 20 times
-// as much as readTokens. If its cost grew with the square of the body's size, it would cost thousands of times as
-// much.
+// maxCostRatio limits the time of Accept, as a multiple of the time of readTokens. Accept takes up to about 20 times as
+// long as readTokens. If the time of Accept grew with the square of the body's size, Accept would take thousands of
+// times as long.
 const maxCostRatio = 300
 
-// readTokens is the yardstick: it reads the body and builds nothing.
+// readTokens is the baseline for the time of Accept: readTokens reads the body's tokens and builds nothing.
 func readTokens(body string) error {
 	d := encodingxml.NewDecoder(strings.NewReader(body))
 	for {

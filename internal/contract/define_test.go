@@ -49,8 +49,8 @@ func TestNew_NeedsContractsAndLimits(t *testing.T) {
 	}
 }
 
-// If a path starts at the document, its first element must be the root. Any other path selects nothing in any message.
-// With such a path for the key, Weir would refuse each message.
+// New must refuse a path that begins with / if the first step of the path cannot match the root element. Such a path
+// selects nothing in any message. As the path of the key, it would make Weir refuse each message.
 func TestNew_PathsThatMissTheRoot(t *testing.T) {
 	t.Parallel()
 	for root, path := range map[string]string{"a": "/a/b", "{http://u}a": "/p:a/b", "{u}a": "/{u}a/@b", "b": "/*/c",
@@ -91,7 +91,7 @@ func TestNew_Paths(t *testing.T) {
 	}
 }
 
-// New must refuse an unusable rule. Later such a rule would accept everything, or fail for each request.
+// New must refuse a rule that cannot work. Otherwise the mistake would show only when messages arrive.
 func TestNew_Rules(t *testing.T) {
 	t.Parallel()
 	for rule, says := range map[string]string{
@@ -112,8 +112,8 @@ func TestNew_Rules(t *testing.T) {
 	}
 }
 
-// A rule for numbers must not compare lengths in characters. Otherwise gt=0 would accept the number -5, and min=10
-// would refuse the number 99.
+// New must refuse a rule that is meant for numbers, but would compare lengths of texts. Otherwise gt=0 would accept the
+// number -5, and min=10 would refuse the number 99.
 func TestNew_NumberRules(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ kind, rule, want string }{

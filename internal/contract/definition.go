@@ -14,65 +14,64 @@ import (
 	"weir/internal/weir"
 )
 
-// Definition is one contract of weir.yaml.
+// Definition is one contract in weir.yaml.
 type Definition struct {
 	Name      string `yaml:"name"`
-	Root      string `yaml:"root"`      // root element: local name, or {uri}local; {}local = in no namespace
+	Root      string `yaml:"root"`      // root's local name (any namespace), or {uri}local; {}local = no namespace
 	Key       string `yaml:"key"`       // path to the ordering key; empty = all messages of the contract have one key
 	Version   string `yaml:"version"`   // path to the version; empty = none
 	DeliverAt string `yaml:"deliverAt"` // path to the due time; empty = none
-	Split     string `yaml:"split"`     // path to the messages in a batch, if the batch names no path; empty = none
-	// If Supersede is true, a newer version replaces older waiting messages of its key. Supersede needs Key and
+	Split     string `yaml:"split"`     // path of the parts, for a batch that gives no path itself; empty = none
+	// If Supersede is true, Weir writes only the newest of several waiting versions of a key. Supersede needs Key and
 	// Version.
 	Supersede bool `yaml:"supersede"`
-	// VersionMax is the highest version: a number, numbers with dots, or a time. If versions are times, it can also be
-	// a distance from now, such as +24h. Empty = any version.
+	// VersionMax is the highest version that the contract accepts: a number, numbers with dots, or a time. If
+	// VersionMax is a duration such as +24h, each version must be a time, at most this duration after the current time.
+	// Empty = any version. VersionMax needs Supersede.
 	VersionMax string `yaml:"versionMax"`
 	OnFailure  string `yaml:"onFailure"` // block | skip; empty = block if Key is set, otherwise skip
-	Success    string `yaml:"success"`   // regular expression that the body of a 2xx answer must match; empty = any 2xx
-	// Answers has the outcomes (rejected | retry | unavailable) of the statuses that the CMS uses in its own way.
+	Success    string `yaml:"success"`   // regular expression for the body of a 2xx answer; empty = any body
+	// Answers maps statuses of the CMS's answers (300 to 599) to outcomes: rejected, retry or unavailable.
 	Answers map[int]string `yaml:"answers"`
 	Fields  []Field        `yaml:"fields"`
 	Show    []ShownField   `yaml:"show"`   // columns of lists
-	Redact  []string       `yaml:"redact"` // paths of values that readers do not see
+	Redact  []string       `yaml:"redact"` // paths of the values to redact
 }
 
 // Field is a rule for the values at a path.
 type Field struct {
 	Path string `yaml:"path"` // etree path; a last step /@name selects an attribute
 	Rule string `yaml:"rule"` // validator/v10 tag for each value; "required" = at least one value is not empty
-	// If Type is "number", the rule compares numbers. If Type is "text" or empty, the rules min, max, gt and similar
-	// ones compare numbers of characters.
+	// Type is the type of the values: number, text, or empty = text. Rules such as min, max and gt compare a number by
+	// its value, and a text by its number of characters.
 	Type string `yaml:"type"`
 }
 
-// maxKey limits the bytes of an ordering key, a version and a due time, because rows and headers have them.
+// maxKey limits the bytes of an ordering key, a version and a due time, because rows and headers contain these values.
 const maxKey = 1 << 10
 
-// maxName limits the bytes of a contract's name, because the name is stored in a row and sent in a header.
+// maxName limits the bytes of a contract's name, because rows and headers contain the name.
 const maxName = 128
 
-// maxProblems limits the problems that are listed for one message. If there are more, one additional entry has the
-// number of the others.
+// maxProblems limits the problems that are listed for one message. If a message has more problems, one additional entry
+// has the number of the remaining problems.
 const maxProblems = 100
 
-// compiledContract is a contract ready for use.
 type compiledContract struct {
 	def     Definition
 	key     *path
 	version *path
 	limit   versionLimit
 	due     *path
-	skip    bool // the setting "onFailure" is "skip"
+	skip    bool // a failed message does not block its key
 	success *regexp.Regexp
 	fields  []rule
 	shown   []compiledField
 	secret  []*path // paths of the values that are redacted
-	needs   needs   // the needs of all paths
+	needs   needs   // the parts of a document that the paths need
 }
 
-// listMissedRoots returns a problem for each path that starts at the document and whose first element is not the
-// contract's root. Such a path selects nothing.
+// listMissedRoots returns a problem for each path that cannot match the contract's root element (see path.checkRoot).
 func (c *compiledContract) listMissedRoots() (problems []string) {
 	check := func(name string, p *path) {
 		if err := p.checkRoot(c.def.Root); err != nil {
@@ -96,7 +95,7 @@ func (c *compiledContract) listMissedRoots() (problems []string) {
 
 var rootName = regexp.MustCompile(`^(?:\{[^{}\s]*\})?[\pL_][\pL\pM\pN._-]*$`)
 
-// compileDefinition returns the contract, and every problem of its definition.
+// compileDefinition returns the contract, and all problems of its definition.
 func compileDefinition(def Definition) (*compiledContract, []string) {
 	c := &compiledContract{def: def}
 	var problems []string
@@ -183,7 +182,7 @@ func (c *compiledContract) collectNeeds() {
 	}
 }
 
-// checkAnswer returns the problem of one entry of the setting "answers", or an empty string.
+// checkAnswer returns the problem of one entry of Definition.Answers, or an empty string.
 func checkAnswer(status int, means string) string {
 	switch {
 	case status < 300 || status > 599:
@@ -195,8 +194,8 @@ func checkAnswer(status int, means string) string {
 	return ""
 }
 
-// buildMessage returns the message, and every problem of the document. If a redacted path selects the key, version or
-// due time, buildMessage returns only the problems that report this.
+// buildMessage returns the message, and the problems of the document. If a redacted path selects the key, version or
+// due time, buildMessage reports only this mistake.
 func (c *compiledContract) buildMessage(doc *etree.Document, now time.Time, places *places) (weir.Message,
 	[]weir.Problem) {
 	redacted := c.findRedactedPlaces(doc)
@@ -233,7 +232,7 @@ func (c *compiledContract) buildMessage(doc *etree.Document, now time.Time, plac
 	return m, problems
 }
 
-// readDueTime returns the due time. An empty value means no due time.
+// readDueTime returns the due time. An empty value means that the message has no due time.
 func (c *compiledContract) readDueTime(doc *etree.Document) (time.Time, []weir.Problem) {
 	if values := c.due.selectValues(doc); len(values) == 1 && values[0] == "" {
 		return time.Time{}, nil
@@ -250,7 +249,7 @@ func (c *compiledContract) readDueTime(doc *etree.Document) (time.Time, []weir.P
 	return due, nil
 }
 
-// checkVersion returns the problem of a version that cannot be compared with others, or that the limit refuses.
+// checkVersion returns the problem of a version that is not comparable, or that the contract's limit refuses.
 func (c *compiledContract) checkVersion(version string, now time.Time) []weir.Problem {
 	v, err := weir.ParseVersion(version)
 	if err != nil {
@@ -263,12 +262,12 @@ func (c *compiledContract) checkVersion(version string, now time.Time) []weir.Pr
 	return nil
 }
 
-// isInvisible reports whether a character hides or reorders the text around it. In a key with such a character, an
-// operator would read another key than the stored one.
+// isInvisible reports whether a character changes the direction of text, or separates lines. An operator would misread
+// a key with such a character.
 func isInvisible(r rune) bool { return unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) }
 
-// readSingleValue returns the only value at a path. Different values at the path are a problem, because a wrong key
-// would break the order of messages.
+// readSingleValue returns the value at a path. If the path selects different values, readSingleValue refuses the
+// document instead of choosing a value: a wrong key would break the order of messages.
 func readSingleValue(s *path, doc *etree.Document, what string) (string, []weir.Problem) {
 	problem := func(rule, message string) (string, []weir.Problem) {
 		return "", []weir.Problem{{Path: s.given, Rule: rule, Message: "the " + what + " " + message}}

@@ -9,8 +9,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A contract finds the ordering key and the version of a message. If a message breaks rules of the contract, Accept
-// returns every problem.
+// Accept reads the ordering key and the version of a message. If the message breaks rules of its contract, the error
+// lists each problem.
 func ExampleSet_Accept() {
 	set, err := contract.New([]contract.Definition{{
 		Name: "article", Root: "article", Key: "./@path", Version: "./@version",

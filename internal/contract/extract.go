@@ -11,12 +11,12 @@ import (
 	"weir/internal/weir"
 )
 
-// Form is the form in which an Extractor returns the values that a path selects.
+// Form says in which form an Extractor returns a selected value.
 type Form int
 
 // The forms of a selected value.
 const (
-	FormText  Form = iota // an attribute's value or an element's own text, without surrounding space
+	FormText  Form = iota // an attribute's value, or the text directly in an element, without surrounding space
 	FormInner             // the element's content as markup
 	FormOuter             // the element itself as markup
 )
@@ -27,8 +27,7 @@ type Selection struct {
 	Form Form
 }
 
-// Extractor reads values of accepted messages, for requests that are built from them. It is safe for
-// concurrent use.
+// Extractor reads values from the bodies of messages. It is safe for concurrent use.
 type Extractor struct {
 	paths []*path
 	forms []Form
@@ -71,8 +70,9 @@ func NewExtractor(selections []Selection) (*Extractor, error) {
 	return x, nil
 }
 
-// Extract returns the values of each selection. Accept must have accepted the body. An error has the same kinds as an
-// error of Accept.
+// Extract returns the values of each selection, in the order of the selections. The body must be one that Accept
+// accepts, and contentType must not be empty. The error is a *weir.Error of the kind Malformed or Unsupported. If ctx
+// ends while Extract waits for memory, the kind is Unavailable.
 func (s *Set) Extract(ctx context.Context, x *Extractor, contentType string, body []byte) ([][]string, error) {
 	if len(x.paths) == 0 {
 		return nil, nil
@@ -119,8 +119,8 @@ func (p *path) selectForm(doc *etree.Document, form Form) []string {
 	return out
 }
 
-// voidElements are HTML's elements that have no end tag. All other elements are written with an end tag, because HTML
-// parsers read <p/> as <p>.
+// voidElements are the HTML elements that never have an end tag. Each other element gets an end tag even if it is
+// empty, because HTML parsers read <p/> as <p>.
 var voidElements = map[string]bool{"area": true, "base": true, "br": true, "col": true, "embed": true, "hr": true,
 	"img": true, "input": true, "link": true, "meta": true, "source": true, "track": true, "wbr": true}
 
@@ -155,20 +155,20 @@ func writeContent(b *strings.Builder, e *etree.Element) {
 	}
 }
 
-// Tree is an XML document that is not a message, such as an answer of the CMS.
+// Tree is a parsed XML document, such as an answer of the CMS.
 type Tree struct{ doc *etree.Document }
 
 // TreePath is a compiled path into a Tree.
 type TreePath struct{ *path }
 
-// CompileTreePath compiles a path in the form that contracts use.
+// CompileTreePath compiles a path in the syntax of contract paths.
 func CompileTreePath(given string) (TreePath, error) {
 	p, err := compileSelection(Selection{Path: given})
 	return TreePath{p}, err
 }
 
-// ParseTree parses a document in UTF-8, or in the encoding that the byte order mark or the declaration names. It
-// ignores limits.MaxBody and limits.Memory.
+// ParseTree parses a document. The encoding is UTF-8, except if the byte order mark or the XML declaration names
+// another encoding. ParseTree ignores limits.MaxBody and limits.Memory.
 func ParseTree(body []byte, limits Limits) (Tree, error) {
 	text, err := decodeBody(body, "")
 	if err != nil {
@@ -183,5 +183,5 @@ func ParseTree(body []byte, limits Limits) (Tree, error) {
 // Root returns the local name of the root element.
 func (t Tree) Root() string { return t.doc.Root().Tag }
 
-// Texts returns the values at a path.
+// Texts returns the values that a path selects, in the order of the document.
 func (t Tree) Texts(p TreePath) []string { return p.selectValues(t.doc) }

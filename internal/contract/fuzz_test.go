@@ -54,8 +54,6 @@ func FuzzAccept(f *testing.F) {
 	})
 }
 
-// checkRefused fails the test if an error has a kind that httpio does not know, or has a problem without a
-// text.
 func checkRefused(t *testing.T, err error) {
 	t.Helper()
 	var e *weir.Error
@@ -72,7 +70,7 @@ func checkRefused(t *testing.T, err error) {
 	}
 }
 
-// checkReadable reads an accepted document again with the standard decoder.
+// checkReadable fails the test if encoding/xml cannot read an accepted document.
 func checkReadable(t *testing.T, text string) {
 	t.Helper()
 	decoder := stdxml.NewDecoder(strings.NewReader(strings.TrimPrefix(text, "\uFEFF")))

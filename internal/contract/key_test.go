@@ -8,9 +8,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Accept trims only XML's white space from a key, so that Weir and the CMS read the same key. It refuses a key that
-// begins or ends with another kind of space, or that has a control or invisible character. In these cases, want is
-// empty.
+// Accept removes only XML's white space around a key, so that Weir and the CMS read the same key. Accept refuses a key
+// that begins or ends with another kind of space, or that has a control or invisible character. An empty want means
+// that Accept must refuse the key.
 func TestSet_Accept_KeysWithOtherSpace(t *testing.T) {
 	t.Parallel()
 	s, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "./@k"}},
@@ -30,7 +30,8 @@ func TestSet_Accept_KeysWithOtherSpace(t *testing.T) {
 	}
 }
 
-// Accept refuses extended parameters: a CMS that does not know them would read the text in another charset.
+// Accept refuses extended parameters of the Content-Type (RFC 2231), because a CMS that ignores such parameters would
+// decode the body with another charset.
 func TestSet_Accept_RefusesExtendedParameters(t *testing.T) {
 	t.Parallel()
 	s := newSet(t)

@@ -2,15 +2,15 @@ package contract
 
 import "github.com/beevik/etree"
 
-// namespaces looks up the namespaces of one document. etree's own look-up reads all attributes of each ancestor
-// at each look-up. For a hostile body with many declarations and many elements, that cost would be the product
-// of both numbers.
+// namespaces caches the namespace declarations of each element of a document. etree has no cache: each of its look-ups
+// reads all attributes of all ancestors. For a hostile body, the cost of all look-ups would be the number of
+// declarations times the number of elements.
 type namespaces map[*etree.Element]map[string]string
 
-// ofElement returns the namespace of an element, or "" if it has none.
+// ofElement returns the namespace of an element, or "" if the element has no namespace.
 func (n namespaces) ofElement(e *etree.Element) string { return n.resolve(e, e.Space) }
 
-// ofAttribute returns the namespace of an attribute of e. An attribute without a prefix has no namespace.
+// ofAttribute returns the namespace of the attribute a of e. An attribute without a prefix has no namespace.
 func (n namespaces) ofAttribute(e *etree.Element, a etree.Attr) string {
 	if a.Space == "" {
 		return ""
@@ -30,8 +30,7 @@ func (n namespaces) resolve(e *etree.Element, prefix string) string {
 	return ""
 }
 
-// declaredBy returns the declarations of one element: the namespace of each prefix. The default namespace has
-// the prefix "".
+// declaredBy returns the namespaces that one element declares, by prefix. The default namespace has the prefix "".
 func (n namespaces) declaredBy(e *etree.Element) map[string]string {
 	declared, known := n[e]
 	if known {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// needs are the parts of a document that a contract's paths can select or traverse. Other parts are checked,
-// but are not in the tree, because a tree of the whole document takes up to 30 times the body's memory. The
+// needs are the parts of a document that a contract's paths can select or traverse. The scanner checks all other parts,
+// but does not add them to the tree, because a tree of the whole document takes up to 30 times the body's memory. The
 // zero value needs only the root element.
 type needs struct {
 	all          bool            // all elements, because a path traverses elements that it does not name
 	elements     map[string]bool // by local name
 	attributes   map[string]bool // by local name
 	declarations bool            // declarations of namespaces
-	markup       bool            // all attributes, because an element is read as markup
+	markup       bool            // all attributes, because the XML of an element is read, not only its text
 }
 
 func (n *needs) needsElement(local string) bool { return n.all || n.elements[local] }
@@ -29,8 +29,8 @@ func (n *needs) needsAttribute(given xml.Name) bool {
 	return n.attributes[given.Local]
 }
 
-// addStep adds the needs of one step of a path. The selector of the step is empty for //. A step that traverses
-// unnamed elements (// or *) needs every element.
+// addStep adds the needs of one step of a path. The selector is empty for the step //. The steps // and * need every
+// element.
 func (n *needs) addStep(selector string) {
 	switch selector {
 	case "", "*":
@@ -52,7 +52,8 @@ func (n *needs) addAttribute(given string) {
 }
 
 // addCondition adds the needs of a filter's condition. A condition on an element's text or children needs every
-// element: the text that etree returns for an element ends at its first child.
+// element. For etree, the text of an element ends at its first child; if the tree lacked the child, the text would be
+// longer.
 func (n *needs) addCondition(condition string) {
 	if attr, ok := strings.CutPrefix(condition, "@"); ok {
 		attr, _, _ = strings.Cut(attr, "=")

@@ -52,7 +52,7 @@ func TestNeeds_PathsFindTheSame(t *testing.T) {
 	}
 }
 
-// randomXML returns an element with random content. Few different names occur, so that paths find many values.
+// randomXML returns an element with random content. It uses few different names, so that paths find many values.
 func randomXML(random *rand.Rand, depth int) string {
 	names := []string{"a", "a", "b", "c", "d", "p:a"}
 	n := names[random.IntN(len(names))]
@@ -84,7 +84,7 @@ func randomXML(random *rand.Rand, depth int) string {
 	return b.String() + "</" + n + ">"
 }
 
-// If the paths of a contract name all their steps, the tree has only the parts of a document that the paths name.
+// If each step of a contract's paths is a name, the tree has only the elements and attributes with these names.
 func TestNeeds_TheRestIsNotKept(t *testing.T) {
 	t.Parallel()
 	c, problems := compileDefinition(Definition{Name: "r", Root: "r", Key: "./@id",

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// busySet returns a set whose memory of ten bytes is all taken.
+// busySet returns a set with ten bytes of memory, all in use.
 func busySet(t *testing.T) *Set {
 	t.Helper()
 	s, err := New([]Definition{{Name: "a", Root: "a"}}, Limits{MaxBody: 100, Memory: 10})
@@ -74,7 +74,7 @@ func TestSet_Accept_WaitsForMemoryAndReleasesIt(t *testing.T) {
 	})
 }
 
-// A value that the rule cannot check is a problem of that rule.
+// If the validator cannot check a value by a rule, the value breaks the rule.
 func TestRule_CheckValue_RefusesUncheckableValues(t *testing.T) {
 	t.Parallel()
 	p, err := compilePath("./a")

@@ -11,18 +11,18 @@ import (
 	"github.com/beevik/etree"
 )
 
-// path is an etree path, split into steps. If several ways lead to an element, etree lists the element several times,
-// for example once for each child that a filter matches. With a hostile body, etree would list billions of elements.
-// Here, each step selects each element only once.
+// path is an etree path, split into steps. Each step selects each element only once. etree itself can list an element
+// several times, for example once for each child that a filter matches. With a hostile body, etree would list billions
+// of elements.
 type path struct {
 	given    string
-	absolute bool // true = starts at the document; false = at the root element
+	absolute bool // true = begins at the document; false = begins at the root element
 	steps    []step
-	first    string // the first step without its prefix, if the path starts at the document
-	space    string // prefix of attr, if namespace is nil
+	first    string // name in the first step, without prefix; empty if the path does not begin with a single /
+	space    string // prefix of attr; unused if namespace is not nil
 	attr     string // name of the attribute that the last step selects; empty = the element's text
-	// namespace is the uri if the last step is @{uri}local. nil = the last step has no uri, and its prefix is
-	// compared.
+	// namespace is the uri of a last step @{uri}local. If namespace is nil, the last step selects the attribute by its
+	// prefix (see space).
 	namespace *string
 	needs     needs
 }
@@ -30,11 +30,11 @@ type path struct {
 type step struct {
 	selector     etree.Path
 	namespace    *string // nil = any namespace
-	isDescendant bool    // true for the empty step of //
+	isDescendant bool    // true = the empty step between the two slashes of //
 	filters      []filter
 }
 
-// filter selects the element at position. If position is 0, it selects the elements that meet condition.
+// filter selects the element at position. If position is 0, the filter selects the elements that meet condition.
 type filter struct {
 	position  int // from 1; a negative position counts backwards from the last element, which is -1
 	condition etree.Path
@@ -49,7 +49,7 @@ var (
 	wholeNumber = regexp.MustCompile(`^-?[0-9]{1,6}$`)
 )
 
-// compilePath compiles a path. It returns nil for an empty path.
+// compilePath compiles a path. For an empty path it returns nil.
 func compilePath(given string) (*path, error) {
 	if given == "" {
 		return nil, nil
@@ -70,8 +70,8 @@ func compilePath(given string) (*path, error) {
 	return p, nil
 }
 
-// addStep adds a step of the path. The parameter more is true if further steps follow. Only the last step may select
-// an attribute.
+// addStep adds a step to the path. The parameter more is true if further steps follow. Only the last step can select an
+// attribute.
 func (p *path) addStep(name, filters string, more bool) error {
 	var namespace *string
 	if n := inNamespace.FindStringSubmatch(name); n != nil {
@@ -120,7 +120,7 @@ func (p *path) addStep(name, filters string, more bool) error {
 	return nil
 }
 
-// checkRoot returns an error if the path starts at the document and its first element is not the root. Such a path
+// checkRoot returns an error if the path begins with / and its first step cannot match the root element. Such a path
 // selects nothing in any message.
 func (p *path) checkRoot(root string) error {
 	_, local, isQualified := strings.Cut(root, "}")
@@ -145,14 +145,14 @@ func compileFilter(given string) (f filter, err error) {
 	return f, err
 }
 
-// trimSpace removes surrounding white space as XML defines it. Any other space belongs to the value, because
-// the CMS reads it, too: two keys that differ only by such a space must stay two keys.
+// trimSpace removes XML's white space around a value. It keeps any other space, because the CMS reads such space as a
+// part of the value: two keys that differ only in such a space are different keys.
 func trimSpace(value string) string { return strings.Trim(value, " \t\r\n") }
 
 // placedValue is a selected value with its place in the document.
 type placedValue struct {
 	element   *etree.Element
-	attribute string // name with prefix; empty = the element's own text
+	attribute string // name with prefix; empty = the value is the text directly in the element
 	text      string // without surrounding white space
 }
 
@@ -165,7 +165,7 @@ func (p *path) selectPlacedValues(doc *etree.Document) []placedValue {
 			out = append(out, placedValue{element: e, text: trimSpace(ownText(e))})
 			continue
 		}
-		for _, a := range e.Attr { // not SelectAttr, which also finds x:path if the name is path
+		for _, a := range e.Attr { // not SelectAttr: SelectAttr("id") also finds the attribute x:id
 			if a.Key == p.attr && p.isInSpace(e, a, spaces) {
 				out = append(out, placedValue{e, a.FullKey(), trimSpace(a.Value)})
 			}
@@ -206,8 +206,8 @@ func (p *path) selectPlaces(doc *etree.Document) []*etree.Element {
 	return found
 }
 
-// hasDescendants reports whether a step is //. Only with such a step can the selected elements be out of the
-// document's order, because the step selects an element as well as the elements in it.
+// hasDescendants reports whether the path has the step //. Without //, all selected elements have the same depth, so
+// they are already in the order of the document.
 func (p *path) hasDescendants() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool { return s.isDescendant })
 }
@@ -271,8 +271,8 @@ func (f *filter) keepMatching(found []*etree.Element) []*etree.Element {
 	return out
 }
 
-// appendDescendants appends an element and its descendants. It skips an element in seen, because that element
-// is already appended with all its descendants.
+// appendDescendants appends an element and its descendants. It skips an element in seen, because that element and its
+// descendants were appended before.
 func appendDescendants(e *etree.Element, seen map[*etree.Element]bool, out []*etree.Element) []*etree.Element {
 	if seen[e] {
 		return out
@@ -287,7 +287,7 @@ func appendDescendants(e *etree.Element, seen map[*etree.Element]bool, out []*et
 	return out
 }
 
-// ownText returns the element's own text, without comments and instructions.
+// ownText returns the text directly in an element, without the text of inner elements.
 func ownText(e *etree.Element) string {
 	var b strings.Builder
 	for _, child := range e.Child {

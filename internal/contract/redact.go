@@ -17,32 +17,32 @@ import (
 	"weir/internal/weir"
 )
 
-// RedactedMark stands in place of a redacted value. Accept refuses a message that has the mark in place of a value
-// that its contract redacts. Such a message is a copy of a redacted body, and the CMS would store the mark.
+// RedactedMark is the text in place of a redacted value. If a value that the contract redacts is RedactedMark, Accept
+// refuses the message. Such a message is a copy of a redacted body, and the CMS would store the mark.
 const RedactedMark = "[redacted]"
 
-// Redaction is a body without the values that its contract redacts.
+// Redaction is a body without its redacted values.
 type Redaction struct {
-	// Body has RedactedMark in place of each redacted value. All its other bytes are the bytes of the original.
-	// Body is the original slice if Written is empty.
+	// Body has RedactedMark in place of each redacted value. All other bytes are unchanged. If Written is empty, Body
+	// is the original slice.
 	Body []byte
-	// Values are the redacted values: the text of each element and attribute, without surrounding space. They
-	// are in no order. A value can occur twice, and no value is empty.
+	// Values are the redacted texts, without surrounding space: each attribute value and the text of each element in
+	// the redacted parts. Values has no order and no empty text. A text can occur twice.
 	Values []string
-	// Written are the contents of the redacted elements and attributes as the body has them: with tags, CDATA
-	// sections and references, but without surrounding space, and in UTF-8.
+	// Written are the redacted parts as the body has them: with tags, CDATA sections and references. The parts are in
+	// UTF-8, without surrounding space.
 	Written []string
-	// HasMore is true if the redacted elements have more than maxContents bytes. Values then lacks some values. If a
-	// redacted element lies in another redacted element, its bytes count twice. Without the limit, a deeply nested
-	// document would need as much memory as the product of its size and its depth.
+	// HasMore is true if the redacted elements together have more than 64 KiB. Then Values lacks some values. If a
+	// redacted element lies in another redacted element, the bytes of the inner element count twice. Without the limit,
+	// a deeply nested document would need memory in proportion to its size times its depth.
 	HasMore bool
 }
 
-// maxContents limits the bytes of redacted elements that are read for Redaction.Values. Package redact cannot
-// use more: if the values have more than 16 KiB, it hides whole texts.
+// maxContents limits the bytes of redacted elements that are read for Redaction.Values. If the elements have more
+// bytes, package redact does not search a text for the values, but hides the whole text.
 const maxContents = 64 << 10
 
-// compileRedactedPaths returns the paths of redacted values, and every problem of these paths.
+// compileRedactedPaths returns the paths of redacted values, and all problems of these paths.
 func compileRedactedPaths(def Definition) (paths []*path, problems []string) {
 	for i, given := range def.Redact {
 		p, err := compilePath(given)
@@ -64,9 +64,9 @@ func compileRedactedPaths(def Definition) (paths []*path, problems []string) {
 	return paths, problems
 }
 
-// coversPath reports whether a redacted path and another path have the same text, or whether the redacted path names
-// an element around the value that the other path selects. Two paths with different texts can also select the same
-// value; Accept finds such values.
+// coversPath compares two paths by their text. It reports whether the paths are equal, or whether the redacted path
+// names an element around the value of the other path. Different paths can still select the same value; findExposed
+// finds such a value in a message.
 func coversPath(redacted, other string) bool {
 	trimStart := func(given string) string { return strings.TrimPrefix(strings.TrimPrefix(given, "./"), ".") }
 	redacted, other = trimStart(redacted), trimStart(other)
@@ -79,8 +79,8 @@ func coversPath(redacted, other string) bool {
 
 // redactedPlaces are the redacted values of one document. The zero value has none.
 type redactedPlaces struct {
-	elements   map[*etree.Element]bool // the redacted elements; all elements inside of them are redacted, too
-	attributes map[placedValue]bool    // the redacted attributes; the field text is empty
+	elements   map[*etree.Element]bool // the redacted elements; all elements inside are redacted, too
+	attributes map[placedValue]bool    // the redacted attributes; placedValue.text is empty in each
 }
 
 func (c *compiledContract) findRedactedPlaces(doc *etree.Document) redactedPlaces {
@@ -97,7 +97,7 @@ func (c *compiledContract) findRedactedPlaces(doc *etree.Document) redactedPlace
 	return found
 }
 
-// hasValue reports whether a value is redacted: a redacted path selects the value, or an element around it.
+// hasValue reports whether a redacted path selects a value, or an element around the value.
 func (r redactedPlaces) hasValue(v placedValue) bool {
 	if len(r.elements)+len(r.attributes) == 0 {
 		return false
@@ -117,8 +117,8 @@ func (r redactedPlaces) hasValue(v placedValue) bool {
 	return false
 }
 
-// findExposed checks the key, the version and the due time. It returns a problem for each of them that is a redacted
-// value, because rows, logs and headers show these three.
+// findExposed returns a problem for a redacted key, a redacted version and a redacted due time, because rows, logs and
+// headers show these three values.
 func (c *compiledContract) findExposed(doc *etree.Document, redacted redactedPlaces) []weir.Problem {
 	if len(c.secret) == 0 {
 		return nil
@@ -134,7 +134,7 @@ func (c *compiledContract) findExposed(doc *etree.Document, redacted redactedPla
 	return problems
 }
 
-// findMarks returns a problem for each redacted path whose value is RedactedMark.
+// findMarks returns a problem for each redacted path that selects a value equal to RedactedMark.
 func (c *compiledContract) findMarks(doc *etree.Document, places *places) []weir.Problem {
 	var problems []weir.Problem
 	for _, p := range c.secret {
@@ -153,9 +153,9 @@ func (c *compiledContract) findMarks(doc *etree.Document, places *places) []weir
 	return problems
 }
 
-// describeProblem returns a problem of a document that is not well-formed. If a contract redacts values, the
-// problem repeats no words of the document. Otherwise it could show a value: after a stray < in a value, the
-// parser reads a part of the value as the name of an element.
+// describeProblem returns the text of a problem in a document that is not well-formed. If a contract redacts values,
+// the text repeats no words of the document, because such a word could belong to a redacted value. For example, after a
+// stray < in a value, the parser reads a part of the value as an element's name.
 func (l Limits) describeProblem(problem string) string {
 	if !l.hidesInput {
 		return problem
@@ -167,10 +167,12 @@ func (l Limits) describeProblem(problem string) string {
 // HasRedaction reports whether any contract redacts values.
 func (s *Set) HasRedaction() bool { return s.limits.hidesInput }
 
-// Redact returns a body without the values that its contract redacts. An empty name stands for the contract of the
-// root element. Redact returns the body unread if no contract of the set redacts values, or if the named contract
-// redacts none. If Redact cannot find the values, for example because the set does not have the contract, it returns a
-// *weir.Error of the kind Conflict. If ctx ends while the call waits for memory, the kind is Unavailable.
+// Redact returns a body without the values that its contract redacts. If contract is empty, the root element determines
+// the contract. The Content-Type must not be empty.
+//
+// Redact returns the body unread if no contract of the set redacts values, or if the named contract redacts none. If
+// Redact cannot find the values, for example because the set does not have the contract, the error is a *weir.Error of
+// the kind Conflict. If ctx ends while Redact waits for memory, the kind is Unavailable.
 func (s *Set) Redact(ctx context.Context, contract, contentType string, body []byte) (Redaction, error) {
 	c := s.findByName(contract)
 	if !s.limits.hidesInput || c != nil && len(c.secret) == 0 {
@@ -230,11 +232,11 @@ func (s *Set) findByName(name string) *compiledContract {
 	return nil
 }
 
-// textRange is a part of a text, by the offsets of its beginning and its end.
+// textRange is a part of a text: from is the offset of the first byte, and to is the offset after the last byte.
 type textRange struct{ from, to int }
 
-// cutValues replaces the redacted values of a body; text is the body in UTF-8. If cutValues cannot find the place of a
-// value, it returns an error, so that readers do not see the body with that value.
+// cutValues replaces the redacted values of a body. The parameter text is the body in UTF-8. If cutValues cannot find
+// the place of a value, cutValues returns an error, because readers would see that value in the body.
 func (c *compiledContract) cutValues(body []byte, text, encoding string, doc *etree.Document,
 	places *places) (Redaction, error) {
 	found := Redaction{Body: body}
@@ -274,7 +276,7 @@ func (c *compiledContract) cutValues(body []byte, text, encoding string, doc *et
 	return found, nil
 }
 
-// mergeRanges sorts ranges, and drops each range that lies inside of another one.
+// mergeRanges sorts ranges, and drops each range that lies inside another range.
 func mergeRanges(ranges []textRange) []textRange {
 	slices.SortFunc(ranges, func(a, b textRange) int {
 		if a.from != b.from {
@@ -291,12 +293,14 @@ func mergeRanges(ranges []textRange) []textRange {
 	return out
 }
 
-// replaceRanges replaces ranges of a text by the mark. The bytes body are the text in the encoding, without a byte
-// order mark.
+// replaceRanges replaces ranges of a text by RedactedMark. The parameter body is the text in the given encoding,
+// without a byte order mark. The ranges are offsets in the text in UTF-8.
 func replaceRanges(body []byte, ranges []textRange, encoding string) []byte {
 	mark := encodeASCII(RedactedMark, encoding)
 	var out []byte
-	kept, read, inText := 0, 0, 0 // kept and read are offsets in body; inText is the offset in the text for read
+	// kept is the end of the last replaced range in body. read and inText are the same position: read is the offset in
+	// body, inText is the offset in UTF-8.
+	kept, read, inText := 0, 0, 0
 	moveTo := func(offset int) {
 		if encoding == utf8Name || encoding == ascii {
 			read, inText = offset, offset
@@ -315,7 +319,7 @@ func replaceRanges(body []byte, ranges []textRange, encoding string) []byte {
 	return append(out, body[kept:]...)
 }
 
-// encodeASCII returns a text of ASCII in an encoding that contracts accept.
+// encodeASCII returns a text of ASCII characters in one of the accepted encodings.
 func encodeASCII(text, encoding string) []byte {
 	var order binary.AppendByteOrder
 	switch encoding {
@@ -334,7 +338,7 @@ func encodeASCII(text, encoding string) []byte {
 }
 
 // findAttribute returns the range of an attribute's value. The text is well-formed, and ends with the start tag that
-// has the attribute. The start tag begins at offset start.
+// has the attribute. The start tag begins at the offset start.
 func findAttribute(text string, start int, name string) (textRange, error) {
 	for at := start; at < len(text); {
 		from := strings.IndexAny(text[at:], `"'`)
@@ -354,12 +358,12 @@ func findAttribute(text string, start int, name string) (textRange, error) {
 	return textRange{}, fmt.Errorf("the attribute %s is not in its start tag", name)
 }
 
-// readContent reads the content of an element. It returns the own text of each inner element, the value of each
-// attribute of an inner element, and the whole text of the content.
+// readContent returns the texts in an element's content: the text directly in each inner element, the attribute values
+// of each inner element, and the whole text of the content.
 func readContent(content string) ([]string, error) {
 	var values []string
 	var whole strings.Builder
-	own := []*strings.Builder{{}} // the own texts of the open elements
+	own := []*strings.Builder{{}} // the text directly in each open element
 	decoder := xml.NewDecoder(strings.NewReader(content))
 	for {
 		token, err := decoder.RawToken()

@@ -12,8 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// newPersonSet returns a set with two contracts: "person", which redacts the paths, and "plain" without
-// redaction.
+// newPersonSet returns a set with two contracts: "person" redacts the given paths, and "plain" redacts nothing.
 func newPersonSet(t *testing.T, redact ...string) *contract.Set {
 	t.Helper()
 	s, err := contract.New([]contract.Definition{
@@ -71,7 +70,8 @@ func TestRedact_ReplacesOnlyTheValues(t *testing.T) {
 	}
 }
 
-// encodings has functions that encode a body, and also the body that Redact must return for it.
+// encodings maps the name of an encoding to a function that encodes two bodies: the body for Redact, and the body that
+// Redact must return.
 var encodings = map[string]func(body, want string) (contentType string, encoded, encodedWant []byte){
 	"UTF-8": func(body, want string) (string, []byte, []byte) {
 		return "application/xml", []byte("\uFEFF" + body), []byte("\uFEFF" + want)
@@ -239,7 +239,7 @@ func TestSplit_RepeatsNoWordsIfAContractRedacts(t *testing.T) {
 	}
 }
 
-// Redact reads nested redacted elements within a bound. Without the bound, it would read and store the
+// Redact must limit the content that it reads from nested redacted elements. Without the limit, Redact would store the
 // innermost text once for each level.
 func TestRedact_NestedElements(t *testing.T) {
 	t.Parallel()

@@ -10,11 +10,12 @@ import (
 	"weir/internal/weir"
 )
 
-// statuses are the HTTP statuses with which httpio answers errors of Accept.
+// statuses are the HTTP statuses with which package httpio answers the errors of Accept.
 var statuses = map[weir.Kind]int{weir.Malformed: 400, weir.TooLarge: 413, weir.Unsupported: 415, weir.Invalid: 422,
 	weir.Unavailable: 503}
 
-// problemOf returns the first problem of an error. If the error has no problems, the result has the error's message.
+// problemOf returns the first problem of an error. If the error has no problems, problemOf returns a problem with the
+// error's message.
 func problemOf(t testing.TB, err error) weir.Problem {
 	t.Helper()
 	var e *weir.Error
@@ -35,10 +36,10 @@ type refusal struct {
 	kind, body string
 	status     int
 	path, rule string // path and rule of the first problem
-	message    string // the message of the first problem, or of the error if it has no problems
+	message    string // the message of the first problem, or of an error without problems
 }
 
-// newArticle returns an article that is valid apart from the given attributes and children.
+// newArticle returns an article with a title, and with the given attributes and children.
 func newArticle(attributes, rest string) string {
 	return "<article " + attributes + "><title>x</title>" + rest + "</article>"
 }
@@ -204,7 +205,7 @@ func TestSet_Accept_Refuses(t *testing.T) {
 	}
 }
 
-// Columns are numbers of characters in the decoded text, in any encoding.
+// A column counts the characters of the decoded text, not the bytes of the body.
 func TestSet_Accept_NamesThePlace(t *testing.T) {
 	t.Parallel()
 	s := newSet(t)

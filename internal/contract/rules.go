@@ -19,12 +19,12 @@ import (
 // rule is the compiled rule of a field.
 type rule struct {
 	*path
-	tag      string // validator tag, without required
+	tag      string // validator tags, without required
 	required bool
 	isNumber bool // true = the values are compared as numbers
 }
 
-// validate checks single values; it is safe for concurrent use.
+// validate is safe for concurrent use.
 var validate = newValidator()
 
 func newValidator() *validator.Validate {
@@ -34,29 +34,28 @@ func newValidator() *validator.Validate {
 		return err == nil && f.Field().String() != ""
 	}
 	if err := v.RegisterValidation("timezone", isZone); err != nil {
-		panic(err) // the name is a constant
+		panic(err) // cannot happen, because the tag's name is a valid constant
 	}
 	return v
 }
 
-// ioTags are the validator's tags that open files or resolve names. A rule must not have them, because a value from an
-// upstream would then choose the file or the name.
+// ioTags are the validator's tags that open files or resolve host names. Rules must not have these tags, because a
+// value from an upstream would choose the file or the host.
 var ioTags = []string{"file", "filepath", "dir", "dirpath", "image", "uds_exists", "unix_addr", "ip_addr", "ip4_addr",
 	"ip6_addr",
 	"tcp_addr", "tcp4_addr", "tcp6_addr", "udp_addr", "udp4_addr", "udp6_addr"}
 
-// structTags are the tags that need a struct, a list or another field. Tags whose names end in "field", or begin with
-// "required_" or "excluded_", also need one of these, but they are not in this list.
+// structTags are the tags that need a struct, a list or another field. checkTag finds further such tags by their names:
+// tags that end in "field", or begin with "required_" or "excluded_".
 var structTags = []string{"dive", "keys", "endkeys", "structonly", "nostructlevel", "omitnil", "omitzero", "unique",
 	"validateFn",
 	"skip_unless", "fieldcontains", "fieldexcludes", "-"}
 
-// numberTags are the tags that a rule for numbers may have. Other tags are for texts. If a rule for numbers had one,
-// the validator would check the number as a text that it formats itself.
+// numberTags are the tags that a rule with the type "number" can have. All other tags check texts.
 var numberTags = []string{"omitempty", "min", "max", "gt", "gte", "lt", "lte", "eq", "ne"}
 
-// probeValues have many shapes. New checks them with each rule for texts, so that the validator reads each parameter
-// of the rule at startup.
+// probeValues are texts in many shapes. If a rule compares texts, checkTag checks these values with each tag of the
+// rule, so that an invalid parameter is found at startup.
 var probeValues = []string{"", "x", "1", "2006-01-02", "a@b.example", "http://b.example/", "Zm9v"}
 
 func compileRule(f Field) (rule, error) {
@@ -99,8 +98,8 @@ func compileRule(f Field) (rule, error) {
 	return r, nil
 }
 
-// checkComparisons refuses a rule that is meant for numbers but compares lengths in characters. For example,
-// "numeric,gt=0" and "required,gt=0" would accept -5, which has two characters.
+// checkComparisons refuses a rule that is meant for numbers, but that compares the length of the text. For example,
+// "numeric,gt=0" and "required,gt=0" would accept -5, because this text has two characters.
 func (r *rule) checkComparisons() error {
 	if r.isNumber {
 		return nil
@@ -132,8 +131,8 @@ func (r *rule) probeValues() []string {
 	return probeValues
 }
 
-// checkTag checks one part of a rule alone. If it checked the whole rule at once, the validator would read a later
-// part only for a value that passes the earlier parts. So an unreadable parameter could stay unnoticed.
+// checkTag checks one part of a rule alone. In a whole rule, the validator reads a later part only if the value passes
+// the earlier parts. So an invalid parameter could stay unnoticed.
 func (r *rule) checkTag(tag string) error {
 	for alternative := range strings.SplitSeq(tag, "|") {
 		name, parameter, _ := strings.Cut(alternative, "=")
@@ -161,12 +160,12 @@ func (r *rule) checkTag(tag string) error {
 	return nil
 }
 
-// decimal matches a number in the spelling of XML Schema for decimals and doubles, except INF and NaN.
+// decimal matches a number as XML Schema writes decimals and doubles, except INF and NaN.
 var decimal = regexp.MustCompile(`^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$`)
 
-// findBroken returns the first part of the rule that a value breaks, or "" if the value breaks none. If a rule for
-// numbers gets a value that is not a number, the broken part is "number". findBroken returns an error if the
-// validator cannot read the rule.
+// findBroken returns the first tag of the rule that a value breaks, or "" if the value breaks none. If a rule for
+// numbers gets a value that is not a number, findBroken returns "number". findBroken returns an error if the validator
+// cannot read the rule.
 func (r *rule) findBroken(value string) (broken string, err error) {
 	if !r.isNumber {
 		return findBrokenTag(value, r.tag)
@@ -179,14 +178,14 @@ func (r *rule) findBroken(value string) (broken string, err error) {
 	if err != nil || !decimal.MatchString(text) {
 		return "number", nil
 	}
-	// The tag is used without omitempty, because omitempty would also accept the number 0, although 0 is not empty.
+	// omitempty would skip the checks of the number 0, although the text "0" is not empty.
 	tag := strings.Join(slices.DeleteFunc(strings.Split(r.tag, ","), func(t string) bool { return t == "omitempty" }),
 		",")
 	return findBrokenTag(number, tag)
 }
 
-// findBrokenTag applies a validator tag to a string or a float64. It returns an error if the validator panics.
-// The validator panics if it cannot read a tag or parameter, or if a tag does not apply to the type.
+// findBrokenTag applies validator tags to a string or a float64. The validator panics if it cannot read a tag or a
+// parameter, or if a tag does not apply to the type. findBrokenTag returns such a panic as an error.
 func findBrokenTag(value any, tag string) (broken string, err error) {
 	if tag == "" {
 		return "", nil
@@ -208,7 +207,7 @@ func findBrokenTag(value any, tag string) (broken string, err error) {
 	return broken, nil
 }
 
-// explainPanic returns the validator's panic as an error for the author of the rule.
+// explainPanic returns a panic of the validator as an error for the author of the rule.
 func explainPanic(tag string, panicked any) error {
 	said := fmt.Sprint(panicked)
 	switch {
@@ -221,8 +220,8 @@ func explainPanic(tag string, panicked any) error {
 	return errors.New(said)
 }
 
-// checkDocument returns the problems of the values that the rule's path selects, or the problem that a required value
-// is missing.
+// checkDocument returns a problem for each selected value that breaks the rule. If the rule requires a value, but all
+// values are missing or empty, checkDocument returns one problem for this, and no other problem.
 func (r *rule) checkDocument(doc *etree.Document, places *places, redacted redactedPlaces) []weir.Problem {
 	values := r.selectPlacedValues(doc)
 	if r.lacksRequired(values) {
@@ -241,13 +240,13 @@ func (r *rule) checkDocument(doc *etree.Document, places *places, redacted redac
 	return problems
 }
 
-// lacksRequired reports whether the rule requires a value and none of the values has a text.
+// lacksRequired reports whether the rule requires a value, but all values are empty.
 func (r *rule) lacksRequired(values []placedValue) bool {
 	return r.required &&
 		!slices.ContainsFunc(values, func(v placedValue) bool { return strings.TrimSpace(v.text) != "" })
 }
 
-// checkValue returns the problem of one value. If the value is redacted, the problem does not repeat the value.
+// checkValue returns the problem of one value. If isRedacted is true, the problem does not repeat the value.
 func (r *rule) checkValue(value string, isRedacted bool) (problem weir.Problem, isBroken bool) {
 	broken, err := r.findBroken(value)
 	if err != nil { // refuse a value that cannot be checked
@@ -263,8 +262,8 @@ func (r *rule) checkValue(value string, isRedacted bool) (problem weir.Problem, 
 	return weir.Problem{Path: r.given, Rule: broken, Message: r.given + " " + r.describeBroken(value, broken)}, true
 }
 
-// describeBroken returns the rest of a sentence that begins with the path. If the rule compared two numbers or two
-// lengths, the sentence has both.
+// describeBroken returns the end of a sentence that begins with the rule's path, such as "is 9 and must be at least
+// 10".
 func (r *rule) describeBroken(value, broken string) string {
 	name, limit, _ := strings.Cut(broken, "=")
 	words := map[string]string{"min": "at least", "gte": "at least", "max": "at most", "lte": "at most",
@@ -282,10 +281,10 @@ func (r *rule) describeBroken(value, broken string) string {
 	}
 }
 
-// maxRepeated limits the characters of the input that a problem repeats.
+// maxRepeated limits the characters that a problem repeats from a value or name.
 const maxRepeated = 80
 
-// maxShown limits the characters of a text if a problem repeats the text only to identify it.
+// maxShown limits the characters that a problem repeats from a text outside the root element.
 const maxShown = 20
 
 func truncate(v string) string { return truncateAt(v, maxRepeated) }

@@ -11,7 +11,7 @@ import (
 	"github.com/beevik/etree"
 )
 
-// qualifiedName is an element's name with its namespace.
+// qualifiedName is an element's local name with its namespace.
 type qualifiedName struct{ uri, local string }
 
 func (n qualifiedName) String() string {
@@ -22,20 +22,20 @@ func (n qualifiedName) String() string {
 }
 
 // scanner reads a document as a stream of tokens. It refuses a document at the first token that exceeds a limit. It
-// also refuses documents that encoding/xml accepts although they are not well-formed (wellformed.go). A checked
-// token goes into the tree at once if the caller needs it, so the scanner reads a document only once.
+// also refuses documents that are not well-formed but that encoding/xml accepts (wellformed.go). The scanner adds each
+// needed token to the tree right after the check, so that the document is read only once.
 type scanner struct {
 	text                string
 	decoder             *xml.Decoder
 	limits              Limits
 	elementsLeft        int  // number of elements that the document may still have
-	mayExceedAttributes bool // one tag could have more attributes than the limit
+	mayExceedAttributes bool // the text has more equals signs than limits.Attributes
 	open                []openElement
 	namespaces          namespaceScope
 	root                qualifiedName
 	hasRoot             bool
 	needsOf             func(root qualifiedName) needs
-	needs               needs // the parts that the caller needs; known from the root element on
+	needs               needs // the parts that the caller needs; set at the root element
 	doc                 *etree.Document
 	places              *places // nil = positions are not stored
 	start, end          int     // offsets of the current token
@@ -44,17 +44,17 @@ type scanner struct {
 type openElement struct {
 	raw      xml.Name
 	tree     *etree.Element // nil = not in the tree
-	declared []string       // namespace prefixes whose declarations end with the element
+	declared []string       // namespace prefixes that the element declares
 }
 
-// scanDocument returns the root element's name, and the document with only the parts that needsOf
-// returns for that name.
+// scanDocument returns the root element's name, and the tree of the document. The tree has only the parts that needsOf
+// returns for the root element.
 func scanDocument(text string, limits Limits, needsOf func(root qualifiedName) needs) (qualifiedName, *etree.Document,
 	error) {
 	return scanWithPlaces(text, limits, nil, needsOf)
 }
 
-// scanWithPlaces does what scanDocument does, and adds the position of each element to places.
+// scanWithPlaces does the work of scanDocument, and adds the position of each element in the tree to places.
 func scanWithPlaces(text string, limits Limits, places *places,
 	needsOf func(root qualifiedName) needs) (qualifiedName, *etree.Document, error) {
 	if places != nil {
@@ -97,8 +97,8 @@ func scanWithPlaces(text string, limits Limits, places *places,
 	return s.root, s.doc, nil
 }
 
-// checkToken checks one token, and adds it to the tree if it is needed. It returns the problem of the token, or an
-// empty string; raw is the text of the token.
+// checkToken checks a token, and adds the token to the tree if it is needed. The parameter raw is the token as the
+// document has it. checkToken returns the token's problem, or an empty string.
 func (s *scanner) checkToken(token xml.Token, raw string) string {
 	switch t := token.(type) {
 	case xml.StartElement:
@@ -119,15 +119,15 @@ func (s *scanner) checkToken(token xml.Token, raw string) string {
 			return problem
 		}
 		if parent := s.currentParent(); parent != nil && s.needs.all {
-			// The instruction is added without its content. It is in the tree only because etree ends an element's
-			// text at an instruction.
+			// The tree needs the instruction, because etree ends an element's text at an instruction. The tree does not
+			// need the instruction's content.
 			parent.AddChild(etree.NewProcInst(t.Target, ""))
 		}
 	}
 	return ""
 }
 
-// currentParent returns the element of the tree to which the next content belongs; nil = the content is not needed.
+// currentParent returns the element of the tree that gets the next content, or nil if the content is not needed.
 func (s *scanner) currentParent() *etree.Element {
 	if len(s.open) == 0 {
 		return &s.doc.Element
@@ -135,7 +135,7 @@ func (s *scanner) currentParent() *etree.Element {
 	return s.open[len(s.open)-1].tree
 }
 
-// appendElement adds an element to the tree. It returns nil if the element is not needed.
+// appendElement adds an element to the tree. If the element is not needed, appendElement returns nil.
 func (s *scanner) appendElement(t xml.StartElement) *etree.Element {
 	parent := s.currentParent()
 	if parent == nil || len(s.open) > 0 && !s.needs.needsElement(t.Name.Local) {
@@ -152,8 +152,8 @@ func (s *scanner) appendElement(t xml.StartElement) *etree.Element {
 	return e
 }
 
-// checkText returns the problem of a text in its written form. Outside the root element, XML allows white space only
-// in plain form, not as CDATA or as a reference.
+// checkText returns the problem of a text, or an empty string. The parameter raw is the text as the document has it.
+// Outside the root element, XML allows only plain white space: no CDATA section and no reference.
 func (s *scanner) checkText(raw string) string {
 	switch {
 	case len(s.open) == 0 && !s.hasRoot && trimSpace(raw) != "":
@@ -206,7 +206,7 @@ func (s *scanner) endElement(t xml.EndElement) string {
 	return ""
 }
 
-// formatRawName returns a name as the document has it, truncated for use in a message.
+// formatRawName returns a name with its prefix, truncated for use in a message.
 func formatRawName(n xml.Name) string {
 	if n.Space == "" {
 		return truncate(n.Local)
@@ -229,7 +229,7 @@ func describeSyntaxError(err error) string {
 	return truncate(syntax.Msg)
 }
 
-// lineColumn returns the position at which a text ends: line and column from 1, in characters.
+// lineColumn returns the line and column at the end of a text, from 1. The column counts characters.
 func lineColumn(before string) (line, column int) {
 	last := before[strings.LastIndexByte(before, '\n')+1:]
 	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(last) + 1

@@ -11,14 +11,14 @@ import (
 	"github.com/beevik/etree"
 )
 
-// ShownField is a value of the body. Lists of messages show this value, and searches compare it. The message's row
-// stores it.
+// ShownField is a value of the body that Weir stores in the message's row. Lists show this value, and searches compare
+// it.
 type ShownField struct {
 	Name string `yaml:"name"` // name of the column
-	Path string `yaml:"path"` // path as in Field; if it selects several values, the first value that is not empty
+	Path string `yaml:"path"` // path as in Field; the first value that is not empty is shown
 }
 
-// The shown fields of one message are limited to about 2 KiB of its row, because each list reads them.
+// These limits keep the shown fields of a message below about 2 KiB, because each list reads the fields.
 const (
 	maxShownFields = 8
 	maxShownBytes  = 200 // bytes of one value
@@ -26,13 +26,11 @@ const (
 
 var shownName = regexp.MustCompile(`^[\pL_][\pL\pN_-]{0,31}$`)
 
-// compiledField is a ShownField ready for use.
 type compiledField struct {
 	name string
 	path *path
 }
 
-// compileShownFields returns the fields, and every problem of them.
 func compileShownFields(given []ShownField) (fields []compiledField, problems []string) {
 	if len(given) > maxShownFields {
 		problems = append(problems, fmt.Sprintf("show has %d fields and may have %d", len(given), maxShownFields))
@@ -58,8 +56,8 @@ func compileShownFields(given []ShownField) (fields []compiledField, problems []
 	return fields, problems
 }
 
-// readShownFields returns the values by name, without empty values; nil = there are none. A redacted value has
-// RedactedMark in its place, so that the message's row never has the value.
+// readShownFields returns the shown values by name, without empty values. If there are none, the map is nil.
+// RedactedMark replaces a redacted value, so that the message's row never has the redacted value.
 func (c *compiledContract) readShownFields(doc *etree.Document, redacted redactedPlaces) map[string]string {
 	var shown map[string]string
 	for _, f := range c.shown {
@@ -81,9 +79,10 @@ func (c *compiledContract) readShownFields(doc *etree.Document, redacted redacte
 	return shown
 }
 
-// shortenValue returns a value as one line of at most maxShownBytes. A value that was cut ends in an ellipsis.
+// shortenValue returns a value as one line of at most maxShownBytes. If the value is cut, the result ends in an
+// ellipsis.
 func shortenValue(value string) string {
-	if len(value) > 4*maxShownBytes { // the rest is cut off first, so that it costs nothing
+	if len(value) > 4*maxShownBytes { // a first cut, because the next statement reads the whole value
 		value = strings.ToValidUTF8(value[:4*maxShownBytes], "")
 	}
 	value = strings.Join(strings.FieldsFunc(value, func(r rune) bool {

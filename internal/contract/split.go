@@ -14,18 +14,18 @@ import (
 	"weir/internal/weir"
 )
 
-// Part is one element of a document that is split.
+// Part is one element that a Splitter cuts out of a document.
 type Part struct {
-	Line int // line of its start tag in the document, from 1
-	// Body is the element as the document has it, with one addition: its start tag also declares the namespaces that
-	// the element inherits.
+	Line int // line of the start tag in the document, from 1
+	// Body has the element's bytes, with one addition: the start tag also declares the namespaces that the element
+	// inherits.
 	Body []byte
-	Err  error // the error of a part that is too large; such a part has no Body
+	Err  error // set if the part is too large; such a part has no Body
 }
 
-// Splitter reads the parts of a document one after the other. It keeps only one part in memory at a time. It refuses
-// each token that is larger than a part may be. Outside of the parts, it checks the whole document. In a part, it
-// checks only that the tags match; Set.Accept checks the rest.
+// Splitter reads the parts of a document one after the other, and keeps only one part in memory. The largest
+// token that it accepts has about 64 KiB more than Limits.MaxBody. Outside of the parts, the Splitter checks that the
+// document is well-formed. In a part, it checks only that the tags match, because Set.Accept checks the part in full.
 type Splitter struct {
 	paths      []*SplitPath
 	limits     Limits
@@ -40,25 +40,25 @@ type Splitter struct {
 
 type splitElement struct {
 	raw      xml.Name
-	declared []string     // namespace prefixes whose declarations end with the element
+	declared []string     // namespace prefixes that the element declares; nil inside a part
 	states   []splitState // one state for each path; nil inside a part
 }
 
-// openPart is a part whose end tag is not read yet.
+// openPart is a part whose end tag has not been read.
 type openPart struct {
 	depth     int    // number of open elements around the part
 	line      int    // line of the start tag in the document, from 1
-	insertAt  int    // offset in the part, behind the name in its start tag
+	insertAt  int    // offset in the part at which the name in the start tag ends
 	inherited []byte // namespace declarations that are inserted at insertAt
 }
 
-// maxInherited limits the bytes of the namespace declarations that are added to a part. Without the limit, a
-// document with many small parts and one large declaration would grow to a multiple of its size.
+// maxInherited limits the bytes of the namespace declarations that are added to a part. Without the limit, a document
+// with one large declaration and many small parts would grow to a multiple of its size.
 const maxInherited = 4 << 10
 
 // Split returns a Splitter of a document in UTF-8 or US-ASCII. A part is an element that one of the paths selects and
-// that lies in no other part. The error is a *weir.Error of the kind Unsupported or Malformed, or the error that the
-// document's reader returned.
+// that lies in no other part. The error is a *weir.Error of the kind Unsupported or Malformed, or the error of the
+// document's reader.
 func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath) (*Splitter, error) {
 	if contentType == "" {
 		contentType = "application/xml"
@@ -81,10 +81,10 @@ func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath)
 	return p, nil
 }
 
-// maxProlog limits the bytes up to the end of the XML declaration.
+// maxProlog limits the bytes of the byte order mark and the XML declaration together.
 const maxProlog = 4 << 10
 
-// checkProlog skips a byte order mark, and checks the encoding.
+// checkProlog skips a byte order mark, and refuses an encoding other than UTF-8 and US-ASCII.
 func checkProlog(in *bufio.Reader, charset string) (isASCII bool, err error) {
 	head, err := in.Peek(maxProlog)
 	switch {
@@ -106,7 +106,7 @@ func checkProlog(in *bufio.Reader, charset string) (isASCII bool, err error) {
 	return chosen == ascii, err
 }
 
-// findEncoding returns the encoding of a document. The bytes head are the beginning of the document.
+// findEncoding returns the encoding of a document that begins with the bytes head.
 func findEncoding(head []byte, charset string) (string, error) {
 	marked, rest := cutByteOrderMark(head)
 	param, err := canonicalEncoding(charset, "charset parameter")
@@ -129,7 +129,7 @@ func findEncoding(head []byte, charset string) (string, error) {
 }
 
 // Next returns the next part, or io.EOF after the end of a well-formed document. Any other error is a *weir.Error, or
-// the error that the document's reader returned.
+// the error of the document's reader.
 func (p *Splitter) Next() (Part, error) {
 	for p.err == nil {
 		var part *Part
@@ -140,7 +140,7 @@ func (p *Splitter) Next() (Part, error) {
 	return Part{}, p.err
 }
 
-// readToken reads one token. If the token ends a part, it returns the part.
+// readToken reads one token. If the token is the end tag of a part, readToken returns the part.
 func (p *Splitter) readToken() (*Part, error) {
 	start := p.decoder.InputOffset()
 	line, column := p.decoder.InputPos()
@@ -203,7 +203,7 @@ func (p *Splitter) startElement(t xml.StartElement, raw string, line int) string
 	switch {
 	case len(p.open) == 0 && p.hasRoot:
 		return "there is more than one root element"
-	case len(p.open) >= 2*p.limits.Depth: // twice the limit, because a part may use the whole limit for itself
+	case len(p.open) >= 2*p.limits.Depth: // twice the limit, because a part alone can be as deep as the limit
 		return fmt.Sprintf("elements are nested more than %d deep", 2*p.limits.Depth)
 	}
 	p.hasRoot = true
@@ -216,7 +216,7 @@ func (p *Splitter) startElement(t xml.StartElement, raw string, line int) string
 		return problem
 	}
 	if p.isSelected(e.states) {
-		inherited := p.inheritedBy(t) // only for parts, because inheritedBy reads all namespaces in scope
+		inherited := p.inheritedBy(t) // only for parts: inheritedBy is slow with many namespaces
 		if len(inherited) > maxInherited {
 			return fmt.Sprintf("a part inherits more than %d bytes of namespace declarations", maxInherited)
 		}
@@ -263,8 +263,8 @@ func (p *Splitter) isSelected(states []splitState) bool {
 	return false
 }
 
-// inheritedBy returns a declaration for each namespace in scope, in the order of the prefixes. It leaves out the
-// prefixes that the element's own start tag declares.
+// inheritedBy returns a declaration for each namespace in scope, sorted by prefix. It leaves out the prefixes that the
+// start tag t declares itself.
 func (p *Splitter) inheritedBy(t xml.StartElement) []byte {
 	own := map[string]bool{"xml": true}
 	for _, a := range t.Attr {
@@ -320,7 +320,7 @@ func (p *Splitter) endPart() *Part {
 	return &Part{Line: open.line, Body: append(body, written[open.insertAt:]...)}
 }
 
-// endDocument returns io.EOF if the document is complete, and otherwise its error.
+// endDocument returns io.EOF if the document is complete, and otherwise an error.
 func (p *Splitter) endDocument() error {
 	line, column := p.decoder.InputPos()
 	switch {
@@ -335,7 +335,7 @@ func (p *Splitter) endDocument() error {
 	return io.EOF
 }
 
-// joinRawName returns a name as the document has it.
+// joinRawName returns a name with its prefix.
 func joinRawName(n xml.Name) string {
 	if n.Space == "" {
 		return n.Local
@@ -349,24 +349,24 @@ func (p *Splitter) errorAt(line, column int, problem string) error {
 		weir.Problem{Rule: "xml", Message: problem, Line: line, Column: column})
 }
 
-// tokenReader buffers the bytes of the current part or, outside of the parts, of the current token. If a token is too
-// large, tokenReader returns an error, because the decoder keeps a whole token in memory.
+// tokenReader buffers the bytes of the current part. Outside of the parts, it buffers the bytes of the current token.
+// It refuses a token that is too large, because the decoder keeps a whole token in memory.
 type tokenReader struct {
 	source    io.Reader
-	limit     int64 // largest number of bytes of a part, and of a token
-	maxEquals int   // largest number of equals signs in a tag; the decoder keeps all attributes of a tag
+	limit     int64 // largest number of bytes of a part; a token can have about readAhead more
+	maxEquals int   // limits the equals signs in a tag, because the decoder keeps all attributes of a tag in memory
 	isASCII   bool  // true = characters outside of ASCII are refused
 
 	kept       []byte // the buffered bytes, from offset base on
 	base       int64
 	tokenAt    int64 // offset of the current token
-	partAt     int64 // offset of the current part; -1 = no part is open, or it is too large
-	equals     int   // number of equals signs that were read since the token began
+	partAt     int64 // offset of the current part; -1 = no part is open, or the part is too large
+	equals     int   // number of equals signs read for the current token
 	isTooLarge bool  // true = the current part is too large
-	err        error // the reason why the reading ended
+	err        error // the error that ended the reading; nil = none
 }
 
-// readAhead is the largest number of bytes that the decoder may have read beyond the current token.
+// readAhead is the largest number of bytes that the decoder can have read beyond the current token.
 const readAhead = 64 << 10
 
 // Read implements io.Reader.
@@ -401,13 +401,13 @@ func (r *tokenReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// isTag reports whether the current token can be a start tag.
+// isTag reports whether the current token is a start or end tag.
 func (r *tokenReader) isTag() bool {
 	token := r.kept[r.tokenAt-r.base:]
 	return len(token) > 1 && token[0] == '<' && token[1] != '!' && token[1] != '?'
 }
 
-// beginToken drops the bytes before a token, except the bytes of the current part.
+// beginToken drops the bytes before a token, but keeps the bytes of the current part.
 func (r *tokenReader) beginToken(at int64) {
 	r.tokenAt, r.equals = at, 0
 	if r.partAt < 0 {
@@ -415,8 +415,8 @@ func (r *tokenReader) beginToken(at int64) {
 	}
 }
 
-// dropBefore drops the bytes before an offset, but only if they are more than half of the buffer. So it always moves
-// fewer bytes than it drops.
+// dropBefore drops the bytes before an offset, but only if they are more than half of the buffer. So dropBefore always
+// moves fewer bytes than it drops.
 func (r *tokenReader) dropBefore(at int64) {
 	if unused := at - r.base; unused > int64(len(r.kept))/2 {
 		r.kept = r.kept[:copy(r.kept, r.kept[unused:])]
@@ -429,8 +429,8 @@ func (r *tokenReader) bytesFrom(start, end int64) []byte { return r.kept[start-r
 // beginPart begins a part at the current token.
 func (r *tokenReader) beginPart() { r.partAt, r.isTooLarge = r.tokenAt, false }
 
-// endPart returns the bytes of the part up to an offset, or false if the part is too large. The bytes are valid
-// until the next token.
+// endPart returns the bytes of the part up to an offset. If the part is too large, endPart returns false. The bytes are
+// valid only until the next token is read.
 func (r *tokenReader) endPart(end int64) ([]byte, bool) {
 	at := r.partAt
 	r.partAt = -1

@@ -7,30 +7,34 @@ import (
 	"strings"
 )
 
-// SplitPath selects the elements of a document that are its parts. Of the steps that a contract's path may have, it
-// allows only those that can be decided while the document is read: name, prefix:name, {uri}name, * and // before a
-// step. A path that does not begin with / starts at the root element.
+// SplitPath is a path whose selected elements are the parts of a document. A step is a name, prefix:name, {uri}name or
+// *. A step after // can match at any depth. If a path does not begin with /, its first step matches children of the
+// root element.
+//
+// Other steps of contract paths are not allowed, because a Splitter must decide about an element at its start tag.
 type SplitPath struct {
 	given string
 	steps []splitStep
 }
 
-// splitStep matches an element below the element that the previous step matched.
+// splitStep matches an element inside the element that the previous step matched.
 type splitStep struct {
-	isDescendant bool    // true = at any depth below; false = a child
+	isDescendant bool    // true = at any depth inside; false = a child
 	namespace    *string // nil = any namespace
 	prefix       string  // the prefix in the document; empty = any prefix
 	local        string  // local name; * = any name
 }
 
-// maxSplitSteps is the number of steps that fit into a splitState beside bit 0.
+// maxSplitSteps is 63, because a splitState has 64 bits: bit 0, and one bit for each step.
 const maxSplitSteps = 63
 
-// splitState is the set of positions in a path that an open element has reached. Bit i is set if the first i
-// steps select the element, or if they select an element around it and the next step matches at any depth.
+// splitState says which steps of a path match an open element. Bit i is set in two cases:
+//
+//   - The first i steps of the path select the element.
+//   - The first i steps select an ancestor of the element, and the next step can match at any depth.
 type splitState uint64
 
-// CompileSplitPath parses a path.
+// CompileSplitPath compiles a path.
 func CompileSplitPath(given string) (*SplitPath, error) {
 	p := &SplitPath{given: given}
 	rest, isAbsolute := strings.CutPrefix(given, "/")
@@ -88,7 +92,7 @@ func parseSplitStep(name string) (s splitStep, err error) {
 // startState is the state of the document, which is the parent of the root element.
 const startState splitState = 1
 
-// enterElement returns the state of an element whose parent is in state s.
+// enterElement returns the state of an element whose parent has the state s.
 func (p *SplitPath) enterElement(s splitState, raw xml.Name, uri string) splitState {
 	var next splitState
 	for i := range p.steps {
@@ -105,7 +109,7 @@ func (p *SplitPath) enterElement(s splitState, raw xml.Name, uri string) splitSt
 	return next
 }
 
-// isSelected reports whether the path selects an element in state s.
+// isSelected reports whether the path selects an element with the state s.
 func (p *SplitPath) isSelected(s splitState) bool { return s&(1<<len(p.steps)) != 0 }
 
 func (s splitStep) matchesName(raw xml.Name, uri string) bool {

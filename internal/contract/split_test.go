@@ -15,7 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// splitText returns the parts of a document, each with its line. A part without a body is shown by its error.
+// splitText returns the line and the body of each part of a document. For a part without a body, it returns the line
+// and the error.
 func splitText(t testing.TB, in io.Reader, contentType string, paths ...string) (parts []string, err error) {
 	t.Helper()
 	var compiled []*contract.SplitPath
@@ -102,7 +103,7 @@ func TestSplit_SeveralPaths(t *testing.T) {
 	}
 }
 
-// Split or Next returns an error for each document. The error must have the kind and the words of the case.
+// For each document, Split or Next must return an error of the given kind with the given words.
 func TestSplit_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -168,7 +169,7 @@ func TestSplit_Refuses(t *testing.T) {
 	}
 }
 
-// A part that is too large has an error of its own, and the Splitter still returns the other parts.
+// A part that is too large has an error in Part.Err, and the Splitter still returns the other parts.
 func TestSplit_LargePart(t *testing.T) {
 	t.Parallel()
 	large := "<b>" + strings.Repeat("<c>text</c>", 100<<10) + "</b>"
@@ -178,7 +179,6 @@ func TestSplit_LargePart(t *testing.T) {
 	}
 }
 
-// The Splitter returns the error of the document's reader.
 func TestSplit_ReadError(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("storage is away")
@@ -198,7 +198,8 @@ func TestCompileSplitPath_Refuses(t *testing.T) {
 	}
 }
 
-// The Splitter has one part at a time in memory: a document of 64 MiB in parts of 40 KiB takes less than 8 MiB.
+// The Splitter keeps only one part in memory at a time: a document of 64 MiB with parts of 40 KiB takes less than 8
+// MiB.
 func TestSplit_Memory(t *testing.T) {
 	part := []byte("<b>" + strings.Repeat("<c>some text</c>", 2500) + "</b>")
 	count := 64 << 20 / len(part)
@@ -238,7 +239,6 @@ func TestSplit_Memory(t *testing.T) {
 	}
 }
 
-// timeSplit returns the time that splitting a document takes.
 func timeSplit(t *testing.T, document string) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -248,8 +248,8 @@ func timeSplit(t *testing.T, document string) time.Duration {
 	return time.Since(began)
 }
 
-// Thousands of namespaces must not make the Splitter much slower, neither while they are in scope nor after their
-// elements have ended.
+// Thousands of namespaces must not make the Splitter much slower. The case InScope has many elements inside the element
+// that declares the namespaces. In the case Ended, that element ends before the parts.
 func TestSplit_ManyNamespaces(t *testing.T) {
 	t.Parallel()
 	var declarations strings.Builder
@@ -270,7 +270,7 @@ func TestSplit_ManyNamespaces(t *testing.T) {
 	}
 }
 
-// Prefixes take no memory after their elements have ended.
+// A prefix takes no memory after its element has ended.
 func TestSplit_ForgetsNamespaces(t *testing.T) {
 	var document strings.Builder
 	document.WriteString("<a>")
@@ -300,8 +300,8 @@ func TestSplit_ForgetsNamespaces(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// Each part must be a document by itself, with any path: if Split gets the part alone, the root element is the same
-// part, byte for byte.
+// Each part must be a complete document by itself: a Splitter of the part alone, with the path /*, must return the same
+// bytes.
 func FuzzSplit(f *testing.F) {
 	f.Add(`<a xmlns:p="urn:p"><b>1</b><p:b/></a>`, "/a/b")
 	f.Add("<a>\n<b x='1'><c/></b></a>", "//b")

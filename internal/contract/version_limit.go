@@ -9,16 +9,16 @@ import (
 	"weir/internal/weir"
 )
 
-// versionLimit is the highest version that a contract accepts. One wrong version (for example milliseconds
-// instead of seconds) would supersede all later messages of its key. The zero versionLimit accepts all
+// versionLimit is the highest version that a contract accepts. Without a limit, one wrong version (for example
+// milliseconds instead of seconds) would supersede all later messages of its key. The zero versionLimit accepts all
 // versions.
 type versionLimit struct {
 	isSet   bool
-	highest weir.Version  // highest version; a version of another kind is refused; not set if ahead is set
-	ahead   time.Duration // how far a version, which is then a time, may lie in the future; 0 = highest is the limit
+	highest weir.Version  // the highest version; not set if ahead is set
+	ahead   time.Duration // longest time by which a version can lie in the future; 0 = highest is the limit
 }
 
-// parseVersionLimit parses versionMax of a definition.
+// parseVersionLimit parses def.VersionMax.
 func parseVersionLimit(def Definition) (versionLimit, error) {
 	switch text, isDuration := strings.CutPrefix(def.VersionMax, "+"); {
 	case def.VersionMax == "":
@@ -39,8 +39,8 @@ func parseVersionLimit(def Definition) (versionLimit, error) {
 	return versionLimit{isSet: true, highest: v}, nil
 }
 
-// checkVersion returns the problem of a version; "" = the limit accepts the version. checkVersion refuses a version
-// of another kind than the limit, because a number cannot be compared with a time.
+// checkVersion returns the problem of a version; "" = the limit accepts the version. If the limit is a time and the
+// version is a number, or the other way round, checkVersion refuses the version, because the two cannot be compared.
 func (l versionLimit) checkVersion(v weir.Version, now time.Time) string {
 	highest := l.highest
 	if l.ahead > 0 {

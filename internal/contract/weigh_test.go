@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// heavyBodies returns bodies within the default limits that need much memory for their size.
+// heavyBodies returns bodies that need much memory for their size. Each body is within the default limits.
 func heavyBodies() map[string]string {
 	var attributes strings.Builder
 	for i := range 99_999 {

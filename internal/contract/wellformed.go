@@ -12,11 +12,11 @@ import (
 
 // This file checks rules of XML 1.0 and of Namespaces in XML that encoding/xml does not check. Without these checks,
 // the receiver would accept an invalid document with 202, and a CMS with a stricter parser would reject the document
-// later. A check returns its problem as a text; "" = there is none.
+// later. A check returns a problem as a text; "" = there is none.
 
 // findForbiddenCharacter returns the offset of the first character that XML does not allow, and this character. If XML
-// allows all characters, the offset is -1. encoding/xml does not check the characters in comments and processing
-// instructions.
+// allows all characters, the offset is -1. The check is needed because encoding/xml does not check the characters in
+// comments and processing instructions.
 func findForbiddenCharacter(text string) (at int, r rune) {
 	for at, r := range text {
 		allowed := r >= 0x20 && r <= 0xD7FF || r == '\t' || r == '\n' || r == '\r' ||
@@ -169,8 +169,8 @@ func (s namespaceScope) lookUpNamespace(n xml.Name) (uri, problem string) {
 	return bound[len(bound)-1], ""
 }
 
-// isNameStart reports whether a name can begin with r after its prefix. encoding/xml does not check this character if
-// the name has a prefix.
+// isNameStart reports whether a local name can begin with r. If the name has a prefix, encoding/xml does not check the
+// first character of the local name.
 func isNameStart(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.Is(unicode.Nl, r) }
 
 // checkAttributes refuses an undeclared prefix, and two attributes with the same local name and namespace. The prefixes

@@ -21,19 +21,19 @@ type Loader interface {
 	LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
-// Bodies reads messages without the redacted values in their bodies. It is safe for concurrent use. Its errors
-// are the errors of the Loader and of Contracts.
+// Bodies reads messages, and hides the redacted values in their bodies. It is safe for concurrent use. Errors come from
+// the Loader and from Contracts.
 type Bodies struct {
 	Loader    Loader
 	Contracts Contracts
 }
 
-// LoadMessage reads a message with the accepted body.
+// LoadMessage returns a message with its accepted body.
 func (b *Bodies) LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
 	return b.hideValues(ctx, id, b.Loader.LoadMessage)
 }
 
-// LoadEditedMessage reads a message with the edited body.
+// LoadEditedMessage returns a message with its edited body.
 func (b *Bodies) LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
 	return b.hideValues(ctx, id, b.Loader.LoadEditedMessage)
 }
@@ -50,8 +50,8 @@ func (b *Bodies) hideValues(ctx context.Context, id weir.ID,
 	return m, nil
 }
 
-// HideValues replaces the redacted values in the body of a message. It reports whether the body has such
-// values. After an error the message has no body.
+// HideValues replaces the redacted values in the body of a message. It reports whether the body has redacted values.
+// After an error the message has no body.
 func (b *Bodies) HideValues(ctx context.Context, m *weir.Message) (hasValues bool, err error) {
 	body := m.Body
 	m.Body = nil
@@ -66,9 +66,10 @@ func (b *Bodies) HideValues(ctx context.Context, m *weir.Message) (hasValues boo
 // quotedText matches the beginning of a quoted text in the braces of a template.
 var quotedText = regexp.MustCompile("\\{\\{-?[ \\t\\r\\n]*[\"`]")
 
-// HideTemplate returns the message of a schedule without redacted values, or nil if they cannot be found. If any
-// contract redacts values, it also returns nil for a message with a quoted text in braces. Such a text could look like
-// markup that the schedule's messages do not have, for example the beginning of a comment.
+// HideTemplate returns a schedule's message text with its redacted values hidden, or nil if Contracts.Redact fails. If
+// any contract redacts values, HideTemplate also returns nil for a message text that has a quoted text in braces, such
+// as {{"<!--"}}. Contracts.Redact would take the quoted text for markup, but in the schedule's messages the quoted text
+// is escaped.
 func HideTemplate(ctx context.Context, contracts Contracts, contentType string, message []byte) []byte {
 	if !contracts.HasRedaction() {
 		return message

@@ -10,9 +10,9 @@ import (
 	"weir/internal/contract"
 )
 
-// foldedText is a text in one case and without white space. Mask compares forms as foldedText and not by a
-// regular expression: values of many words can keep thousands of states of an expression alive for each
-// character of a text, so that a search takes seconds.
+// foldedText is a text in one case and without white space. Mask searches folded texts for folded forms. A form is a
+// value in one of its encodings, such as JSON. Mask does not search for such forms with a regular expression, because
+// that could take seconds for values of many words.
 type foldedText struct {
 	text     string
 	offsets  []int  // for each byte of text, the offset of its character in the original text
@@ -39,7 +39,7 @@ func foldText(text string) foldedText {
 	return f
 }
 
-// foldCase returns the lowest of the characters that are equal to r except for case.
+// foldCase returns the same rune for all runes that differ only in case: the smallest of these runes.
 func foldCase(r rune) rune {
 	lowest := r
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
@@ -48,8 +48,8 @@ func foldCase(r rune) rune {
 	return lowest
 }
 
-// hasFormAt reports whether a form stands at a byte of the text. The caller has found the form's characters there.
-// White space may stand between the words of the form, but not within a word.
+// hasFormAt reports whether f has a form at byte "at". The caller has found the form's characters there. In the
+// original text, white space may stand between the form's words, but not inside a word.
 func (f *foldedText) hasFormAt(at int, form *foldedText) bool {
 	for i := 1; i < len(form.text); i++ {
 		if f.hasSpace[at+i] && !form.hasSpace[i] {
@@ -59,10 +59,10 @@ func (f *foldedText) hasFormAt(at int, form *foldedText) bool {
 	return true
 }
 
-// originalRange is a part of an original text, by the offsets of its beginning and its end.
+// originalRange is the part of an original text from byte offset "from" up to, but not including, byte offset "to".
 type originalRange struct{ from, to int }
 
-// findForm returns the places of a form in the original text, from which f was made.
+// findForm returns the places of a form in the parameter "original", the text that was folded into f.
 func (f *foldedText) findForm(original string, form *foldedText) (found []originalRange) {
 	for at := 0; form.text != ""; {
 		next := strings.Index(f.text[at:], form.text)

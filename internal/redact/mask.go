@@ -13,41 +13,41 @@ import (
 	"weir/internal/contract"
 )
 
-// Mask hides redacted values in texts. The zero mask hides no values. It is safe for concurrent use.
+// Mask hides redacted values in texts. The zero mask hides no values. A Mask is safe for concurrent use.
 //
-// It finds a value even if the case of letters or the white space is different. It also finds a value in the forms of
-// cms.EncodedForms and in base64. At the end of a text that was cut off, it also finds the beginning of a value. If a
-// text still shares minShared bytes with a value, the text repeats a part of the value, and Mask hides the whole text.
+// A mask finds a value even if the case of letters or the white space is different. It also finds a value that is
+// escaped for addresses, HTML, XML or JSON (see cms.EncodedForms), or encoded in base64. At the end of a text that was
+// cut off, a mask also finds the beginning of a value. If a text still shares minShared successive bytes with a value,
+// the mask hides the whole text.
 type Mask struct {
 	hidesAll bool           // hides each whole text, because the values cannot be found or are too many
-	anywhere []foldedText   // forms of values that are hidden in any place
+	anywhere []foldedText   // forms of values that are hidden inside words, too
 	words    *regexp.Regexp // forms of short values, which are hidden only as whole words; nil = none
-	lower    []string       // the forms of the field "anywhere", in lower case, for the end of a text
+	lower    []string       // the forms of the field "anywhere", in lower case, for hideEnd
 
-	parts map[string]bool // all parts of minShared bytes of the values, as joinSpaces returns them
+	parts map[string]bool // see partsOf
 }
 
 const (
-	// A value with at least minAnywhere characters is hidden inside of words, too. A shorter value, such as a grade,
-	// stands in many words by chance.
+	// A value with at least minAnywhere characters is hidden inside words, too. A shorter value, such as a grade,
+	// occurs in many words by chance.
 	minAnywhere = 4
-	// A text must not share minShared or more successive bytes with a value. Shorter parts of a value stand in many
+	// A text must not share minShared or more successive bytes with a value. Shorter parts of a value occur in many
 	// texts by chance.
 	minShared = 8
-	// maxForms, maxValueBytes and maxFormBytes bound the memory and the time of a mask. If a value consists of words,
-	// its forms together are about six times as long as the value. If the characters of a value are escaped, its forms
-	// can be thirty times as long as the value.
+	// maxForms, maxValueBytes and maxFormBytes bound the memory and the time of a mask. If no character of a value
+	// needs an escape, the value's forms together are about six times as long as the value. If its characters need
+	// escapes, the forms can be thirty times as long.
 	maxForms      = 400
 	maxValueBytes = 16 << 10
 	maxFormBytes  = 8 * maxValueBytes
 )
 
-// hiddenText stands in place of a text that Mask hides as a whole.
+// hiddenText replaces a text that Mask hides as a whole.
 const hiddenText = contract.RedactedMark + " (this text is hidden, because it may repeat redacted values)"
 
 // NewMask returns a mask for the fields Values and Written of a contract.Redaction. It ignores empty values. If the
-// values have more than maxForms different forms, or exceed maxValueBytes or maxFormBytes, the mask hides each whole
-// text.
+// values are too many or too long, the mask hides each whole text.
 func NewMask(values, written []string) Mask {
 	var long, short []string
 	size, isKnown := 0, map[string]bool{"": true}
@@ -104,7 +104,7 @@ func partsOf(texts []string) map[string]bool {
 // joinSpaces returns a text in lower case, with one space in place of each sequence of white space.
 func joinSpaces(text string) string { return strings.Join(strings.Fields(strings.ToLower(text)), " ") }
 
-// encodeMore returns further forms of a value, which cms.EncodedForms does not return.
+// encodeMore returns forms of a value that cms.EncodedForms does not return.
 func encodeMore(value string) []string {
 	return []string{strings.ReplaceAll(url.QueryEscape(value), "+", "%20"),
 		base64.RawStdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value))}
@@ -121,8 +121,8 @@ func sortDistinct(texts []string) []string {
 	return slices.Compact(texts)
 }
 
-// compileForms returns an expression that matches any of some forms; nil = there are none. The forms must begin with
-// the longest. So the expression prefers a longer form, and no rest of that form remains.
+// compileForms returns an expression that matches any of the forms, or nil if there are none. The forms must be sorted,
+// the longest first. Otherwise the expression could match a short form, and leave the rest of a longer form visible.
 func compileForms(forms []string) *regexp.Regexp {
 	if len(forms) == 0 {
 		return nil
@@ -138,7 +138,8 @@ func compileForms(forms []string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + strings.Join(alternatives, "|"))
 }
 
-// Hide returns a text with contract.RedactedMark in place of each value, or hiddenText in place of the whole text.
+// Hide returns a text with contract.RedactedMark in place of each value, or hiddenText if a part of a value might
+// remain.
 func (m Mask) Hide(text string) string {
 	if m.hidesAll && text != "" {
 		return hiddenText
@@ -155,7 +156,7 @@ func (m Mask) Hide(text string) string {
 	return text
 }
 
-// hasPart reports whether a text has a part of a value.
+// hasPart reports whether a text shares minShared successive bytes with a value.
 func (m Mask) hasPart(text string) bool {
 	if len(m.parts) == 0 {
 		return false
@@ -169,7 +170,7 @@ func (m Mask) hasPart(text string) bool {
 	return false
 }
 
-// hideWords hides the short values that are whole words.
+// hideWords hides short values where they are whole words.
 func (m Mask) hideWords(text string) string {
 	var b strings.Builder
 	kept := 0
@@ -196,12 +197,12 @@ func isWordRune(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
 
-// keptAnswer is the number of bytes up to which package cms keeps an answer, minus one character, because cms may have
-// cut the last character.
+// keptAnswer is the least length in bytes of an answer that package cms has cut off. The length is 2 KiB minus one
+// character, because the cut may have damaged the last character.
 const keptAnswer = 2<<10 - utf8.UTFMax
 
-// hideEnd hides the beginning of a value at the end of a text that was cut off, if the beginning has minAnywhere bytes
-// or more. A text that was cut off ends with an ellipsis, or is an answer of the largest size.
+// hideEnd hides the beginning of a value at the end of a text that was cut off. Such a text ends with an ellipsis, or
+// has at least keptAnswer bytes. A beginning of fewer than minAnywhere bytes stays visible.
 func (m Mask) hideEnd(text string) string {
 	rest := strings.TrimSuffix(strings.TrimSuffix(text, "…"), "...")
 	if len(rest) == len(text) && len(text) < keptAnswer {

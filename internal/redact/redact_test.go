@@ -64,8 +64,8 @@ func TestMask_HidesAllForManyValues(t *testing.T) {
 	}
 }
 
-// A value has many words of one letter, and a long text consists of this letter. Weir masks a text for each
-// failed attempt while the lane waits, so the time must not grow with the product of both lengths.
+// Each value has many words of one letter, and a long text consists of this letter. The lane waits while Weir masks a
+// text. So the time must not grow with the product of the lengths of value and text.
 func TestMask_IsFastForManyWords(t *testing.T) {
 	t.Parallel()
 	values := make([]string, 80)

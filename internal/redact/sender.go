@@ -12,8 +12,8 @@ type Next interface {
 	Send(ctx context.Context, d weir.Delivery) weir.Result
 }
 
-// Sender makes attempts through Next, and hides the redacted values of the message in the texts of the results. It does
-// not change the requests to the CMS. It is safe for concurrent use.
+// Sender makes attempts through Next, and hides redacted values in the texts of the results. It does not change the
+// requests to the CMS. It is safe for concurrent use.
 type Sender struct {
 	Next      Next
 	Contracts Contracts
@@ -35,8 +35,8 @@ func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return r
 }
 
-// MaskOf returns the mask of the values that the contract of a message redacts. If the values cannot be found or are
-// too many, the mask hides each whole text.
+// MaskOf returns a mask for the redacted values of a message. If the values cannot be found or are too many, the mask
+// hides each whole text.
 func MaskOf(ctx context.Context, contracts Contracts, m *weir.Message) Mask {
 	found, err := contracts.Redact(ctx, m.Contract, m.ContentType, m.Body)
 	if err != nil || found.HasMore {

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// Secret is a string whose value package fmt, logs and JSON do not show.
+// Secret is a string that is printed, logged and encoded as "(secret)".
 type Secret string
 
 func (Secret) String() string { return "(secret)" }
@@ -31,7 +31,8 @@ func (Secret) GoString() string { return "(secret)" }
 // MarshalText implements encoding.TextMarshaler, for logs and JSON.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Settings has a field for each way to sign in without steps. NewSource requires that exactly one of them is set.
+// Settings has a field for each way to sign in. It has no field for the sign-in by a chain of requests
+// (delivery.signIn.steps). NewSource requires that exactly one field is set.
 type Settings struct {
 	Basic  *Basic  `yaml:"basic"`
 	Bearer Secret  `yaml:"bearer"`
@@ -53,17 +54,17 @@ type Header struct {
 	Value Secret `yaml:"value"`
 }
 
-// OAuth2 gets tokens by the grant client_credentials.
+// OAuth2 gets tokens with the OAuth 2.0 grant client_credentials.
 type OAuth2 struct {
 	TokenURL     string            `yaml:"tokenUrl"`
 	ClientID     string            `yaml:"clientId"`
 	ClientSecret Secret            `yaml:"clientSecret"`
 	Scopes       []string          `yaml:"scopes"`
 	Params       map[string]string `yaml:"params"` // further parameters, such as audience
-	Style        string            `yaml:"style"`  // header | params; empty = try both
+	Style        string            `yaml:"style"`  // where the secret is sent: header | params; empty = try both
 }
 
-// JWT creates tokens, which Weir signs itself.
+// JWT signs in with tokens that Weir creates itself.
 type JWT struct {
 	Alg    string            `yaml:"alg"` // HS256 | RS256
 	Key    Secret            `yaml:"key"`
@@ -77,15 +78,15 @@ type JWT struct {
 	Scheme string            `yaml:"scheme"` // scheme in the header Authorization; empty = Bearer
 }
 
-// Azure gets tokens for the identity of the process.
+// Azure gets tokens for the process's Azure identity.
 type Azure struct {
 	Scope string `yaml:"scope"`
 }
 
-// AzureToken returns a token of the identity of the process for a scope.
+// AzureToken gets a token for a scope, with the process's Azure identity.
 type AzureToken func(ctx context.Context, scope string) (token string, expiresAt time.Time, err error)
 
-// IsSet reports whether a way to sign in is set.
+// IsSet reports whether at least one way to sign in is set.
 func (s *Settings) IsSet() bool { return len(s.listWays()) > 0 }
 
 // listWays returns the names of the ways that are set.
@@ -103,7 +104,8 @@ func (s *Settings) listWays() []string {
 	return ways
 }
 
-// Secrets returns the secret values of the settings, which the caller hides in texts. Some of them may be empty.
+// Secrets returns the secret values of the settings, so that a caller can hide the values in texts. A value can be
+// empty.
 func (s *Settings) Secrets() []string {
 	secrets := []string{string(s.Bearer)}
 	if s.Basic != nil {
@@ -121,15 +123,15 @@ func (s *Settings) Secrets() []string {
 	return secrets
 }
 
-// Tools are the dependencies of sources.
+// Tools has the dependencies of the sources that NewSource creates.
 type Tools struct {
 	Transport http.RoundTripper // for oauth2: sends requests to token endpoints
 	Azure     AzureToken        // for azure
 	Now       func() time.Time  // for jwt
 }
 
-// NewSource returns the source for the way that is set. It returns an error if no way or more than one way is set, or
-// if a setting of the way is wrong.
+// NewSource returns the Source for the field that is set. It returns an error if no field or more than one field is
+// set, or if the field has a wrong value.
 func (s *Settings) NewSource(tools Tools) (Source, error) {
 	ways := s.listWays()
 	if len(ways) != 1 {
@@ -213,8 +215,8 @@ type oauth2Source struct {
 	client *http.Client
 }
 
-// Fetch implements Source. If the endpoint refuses, Fetch's error has only the status and the OAuth error code of the
-// answer, because the rest of the answer may repeat the secret.
+// Fetch implements Source. If the token endpoint refuses, the error has only the status and the OAuth error code of the
+// answer. Other parts of the answer could repeat the secret.
 func (s *oauth2Source) Fetch(ctx context.Context) (Credential, error) {
 	token, err := s.config.Token(context.WithValue(ctx, oauth2.HTTPClient, s.client))
 	var refused *oauth2.RetrieveError
@@ -231,8 +233,7 @@ func (s *oauth2Source) Fetch(ctx context.Context) (Credential, error) {
 
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// keepCode returns its input if it is an OAuth error code, such as invalid_client. It returns "" for any other
-// text.
+// keepCode returns code if code has the form of an OAuth error code, such as invalid_client. Otherwise it returns "".
 func keepCode(code string) string {
 	if errorCode.MatchString(code) {
 		return code
@@ -240,7 +241,8 @@ func keepCode(code string) string {
 	return ""
 }
 
-// withoutAddress returns the text of an error without the request's address, and without the endpoint's answer.
+// withoutAddress returns the text of an error without the request's address and the endpoint's answer, because both can
+// have secrets.
 func withoutAddress(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -355,16 +357,17 @@ func (s *azureSource) Fetch(ctx context.Context) (Credential, error) {
 	return Credential{Headers: http.Header{"Authorization": {"Bearer " + token}}, ExpiresAt: expiresAt}, nil
 }
 
-// TLS has the client certificate and additional authorities. Each field is a PEM text, the name of a file with a PEM
-// text, or empty.
+// TLS has a client certificate with its private key, and additional certificate authorities. Each field is a PEM text,
+// the name of a file with a PEM text, or empty.
 type TLS struct {
 	Cert Secret `yaml:"cert"`
 	Key  Secret `yaml:"key"`
 	CA   Secret `yaml:"ca"`
 }
 
-// NewConfig returns a TLS configuration. If no field is set, it returns nil, which means the default configuration. The
-// caller puts the name of the setting in front of the error.
+// NewConfig returns a TLS configuration. If no field is set, NewConfig returns nil, which means the default
+// configuration. An error of NewConfig names only the field, such as cert; the caller adds the name of the setting that
+// has the field.
 func (t TLS) NewConfig() (*tls.Config, error) {
 	if t == (TLS{}) {
 		return nil, nil
@@ -401,7 +404,7 @@ func (t TLS) NewConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// readPEM returns the PEM text of a field of TLS. Its errors never quote the value.
+// readPEM returns the PEM text of a field of TLS; name is the field's name. The errors never quote the value.
 func readPEM(name string, value Secret) ([]byte, error) {
 	text := strings.ReplaceAll(string(value), `\n`, "\n")
 	if strings.HasPrefix(strings.TrimSpace(text), "-----BEGIN ") {

@@ -1,10 +1,12 @@
 // Package signin signs in to the CMS, and adds the credential to each request. The credential is a fixed header, a
 // token that the package fetches or creates, or the result of a chain of requests.
 //
-// A process makes at most one sign-in at a time, however many lanes it holds. A credential is renewed by the first
-// request after 75 % of its lifetime. If the CMS answers 401, the package drops a credential that is not fixed, signs
-// in again and repeats the request once. If a request has no credential because a sign-in failed, the request is not
-// sent. The attempt that needed this request is then not one of the message's limited attempts.
+// A process makes at most one sign-in at a time, however many lanes it holds. The first request after 75 % of a
+// credential's lifetime starts a new sign-in. If the CMS answers 401 and the credential is not fixed, the package signs
+// in again and repeats the request once.
+//
+// If no credential is valid and the sign-in fails, the request is not sent. The attempt then does not count towards the
+// message's limit of attempts.
 package signin
 
 import (
@@ -16,7 +18,7 @@ import (
 	"time"
 )
 
-// Credential has the headers and the cookies that are added to a request to sign it in.
+// Credential has the headers and the cookies that authenticate a request.
 type Credential struct {
 	Headers   http.Header
 	Cookies   []*http.Cookie
@@ -44,15 +46,14 @@ func (e *Error) Unwrap() error { return e.Err }
 const (
 	// fetchTimeout limits the time of a sign-in.
 	fetchTimeout = 20 * time.Second
-	// unknownLife is the lifetime of a credential whose source does not report one. An answer 401 ends the credential
-	// earlier.
+	// unknownLife is the assumed lifetime of a credential without an ExpiresAt. A 401 from the CMS ends that lifetime.
 	unknownLife = time.Hour
-	// retryPause is the pause after a failed sign-in. During the pause, requests fail at once. Otherwise the tries of
-	// many lanes could make the CMS lock the account.
+	// retryPause is the pause between a failed sign-in and the next sign-in. Without the pause, the sign-ins of many
+	// lanes could make the CMS lock the account.
 	retryPause = time.Second
 )
 
-// Keeper has one credential for all requests of a process.
+// Keeper has one credential for all requests of a process. It is safe for concurrent use.
 type Keeper struct {
 	source Source
 	now    func() time.Time
@@ -61,10 +62,10 @@ type Keeper struct {
 	current  *kept     // nil = none
 	fetching *fetchRun // the sign-in in progress; nil = none
 	failedAt time.Time // time of the last failure
-	failure  error     // error of the last sign-in; nil = it succeeded
+	failure  error     // error of the last sign-in; nil = no failure
 }
 
-// kept is a credential with the times of its renewal and its end.
+// kept is a credential with its times of renewal and expiry.
 type kept struct {
 	Credential
 	renewAt   time.Time
@@ -73,7 +74,7 @@ type kept struct {
 
 // fetchRun is a sign-in in progress.
 type fetchRun struct {
-	done chan struct{} // closed at the end of the sign-in; only then may the fields got and err be read
+	done chan struct{} // closed when got and err are set
 	got  *kept
 	err  error
 }
@@ -81,9 +82,9 @@ type fetchRun struct {
 // NewKeeper returns a Keeper for a source.
 func NewKeeper(source Source, now func() time.Time) *Keeper { return &Keeper{source: source, now: now} }
 
-// getCredential returns the current credential. If there is none, getCredential signs in. Within retryPause after a
-// failed sign-in, it returns the error of that sign-in instead. During a renewal it returns the old credential, which
-// is still valid then.
+// getCredential returns the current credential, even while a renewal is in progress. If no credential is valid,
+// getCredential waits for a sign-in. Within retryPause after a failed sign-in, getCredential returns the error of that
+// sign-in instead.
 func (k *Keeper) getCredential(ctx context.Context) (*kept, error) {
 	k.mu.Lock()
 	now := k.now()
@@ -116,9 +117,8 @@ func (k *Keeper) hasJustFailed(now time.Time) bool {
 	return k.failure != nil && now.Before(k.failedAt.Add(retryPause))
 }
 
-// startFetch begins a sign-in, and returns it. If a sign-in is in progress, startFetch returns that one. The sign-in
-// does not depend on the request that caused it: if that request is cut off, the other requests still get the
-// credential. The caller holds the lock.
+// startFetch returns the sign-in in progress, or begins one. The sign-in does not depend on the context of a request:
+// if the request that began the sign-in is cut off, other requests still get the credential. The caller holds mu.
 func (k *Keeper) startFetch() *fetchRun {
 	if k.fetching != nil {
 		return k.fetching
@@ -153,7 +153,7 @@ func newKept(c Credential, now time.Time) *kept {
 	return &kept{Credential: c, renewAt: now.Add(life * 3 / 4), expiresAt: c.ExpiresAt}
 }
 
-// dropCredential removes a refused credential, except if another one has replaced it.
+// dropCredential removes the refused credential, except if a newer credential has replaced it already.
 func (k *Keeper) dropCredential(refused *kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -162,14 +162,15 @@ func (k *Keeper) dropCredential(refused *kept) {
 	}
 }
 
-// Check signs in if there is no current credential. It returns the error of the sign-in, which shows mistakes in the
-// settings.
+// Check signs in if no credential is valid, and returns the error of the sign-in. So a caller can find wrong settings
+// before the first message.
 func (k *Keeper) Check(ctx context.Context) error {
 	_, err := k.getCredential(ctx)
 	return err
 }
 
-// Secrets returns the values of the current credential, which the caller hides in texts. Some of them may be empty.
+// Secrets returns the values of the current credential, so that a caller can hide the values in texts. A value can be
+// empty.
 func (k *Keeper) Secrets() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -188,7 +189,6 @@ func (k *Keeper) Secrets() []string {
 	return secrets
 }
 
-// errUnsigned is the error of a credential that cannot be added to a request.
 var errUnsigned = errors.New("the credential cannot be sent in a header")
 
 func (c *kept) signRequest(req *http.Request) error {

@@ -79,8 +79,8 @@ func sendThrough(t *testing.T, rt http.RoundTripper, body string) (int, error) {
 	return resp.StatusCode, nil
 }
 
-// TestTransport_OneTokenForAll sends 10,000 requests, ten at a time, while tokens are valid for 2 s. The Keeper signs
-// in once every 1.5 s, and no request waits for a renewal.
+// TestTransport_OneTokenForAll sends 10,000 requests, ten at a time, with tokens that are valid for 2 s. The Keeper
+// signs in once every 1.5 s, and no request waits for a renewal.
 func TestTransport_OneTokenForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestSettings_OAuth2(t *testing.T) {
 	}
 }
 
-// An error must quote neither the answer of a token endpoint nor its address.
+// An error must not quote the address or the answer of a token endpoint.
 func TestSettings_OAuth2HidesAnswers(t *testing.T) {
 	t.Parallel()
 	for body, status := range map[string]int{"<html>s3cret": 200, `{"token":"s3cret"}`: 200, "s3cret": 503} {
@@ -374,7 +374,7 @@ func TestSettings_Refuses(t *testing.T) {
 	}
 }
 
-// A CMS's certificate may come from an authority that only the settings name. An error must not quote a setting.
+// A client must accept a certificate of an authority that only the settings name. Errors must not quote the settings.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.NotFoundHandler())
@@ -405,7 +405,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// transportTo sends each request to the same server.
+// transportTo sends each request to url.
 type transportTo struct {
 	next http.RoundTripper
 	url  string

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Transport signs each request in with the credential of a Keeper.
+// Transport is an http.RoundTripper that adds a Keeper's credential to each request. It is safe for concurrent use.
 type Transport struct {
 	next   http.RoundTripper
 	keeper *Keeper
@@ -17,8 +17,8 @@ type Transport struct {
 // NewTransport returns a Transport that sends through next.
 func NewTransport(next http.RoundTripper, keeper *Keeper) *Transport { return &Transport{next, keeper} }
 
-// RoundTrip implements http.RoundTripper. If the CMS answers 401 and the source's credential is not fixed, RoundTrip
-// signs in again, and repeats the request once with the new credential. If that sign-in fails, RoundTrip returns the
+// RoundTrip implements http.RoundTripper. If the CMS answers 401 and the Keeper's source is not Fixed, RoundTrip signs
+// in again, and repeats the request once with the new credential. If that sign-in fails, RoundTrip returns the answer
 // 401.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var content []byte
@@ -37,7 +37,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t.keeper.dropCredential(used)
 	renewed, err := t.keeper.getCredential(req.Context())
 	if err != nil {
-		return resp, nil // the CMS's own answer, which is 401
+		return resp, nil // the answer 401
 	}
 	again := cloneRequest(req, content)
 	if err := renewed.signRequest(again); err != nil {
@@ -59,17 +59,19 @@ type usedCredential struct {
 	used   *kept
 }
 
-// recordCredential sets resp.Request to req, the request without the credential. The context of resp.Request gets the
-// credential that was used, so that DropCredential can find it.
+// recordCredential sets resp.Request to a copy of req, which does not have the credential's headers. It stores the used
+// credential in the context of that copy, where DropCredential finds the credential.
 func (t *Transport) recordCredential(resp *http.Response, req *http.Request, used *kept) {
 	if resp != nil {
 		resp.Request = req.WithContext(context.WithValue(req.Context(), credentialKey{}, usedCredential{t.keeper, used}))
 	}
 }
 
-// DropCredential drops the credential that was used for the request of resp. It is for a CMS that refuses a credential
-// without a 401. The next request signs in again, except if another request has already done so. DropCredential does
-// nothing if the answer did not come through a Transport. It is safe for concurrent use.
+// DropCredential drops the credential that the request of resp used, so that the next request signs in again. Callers
+// need DropCredential if the CMS refuses a credential by another answer than the status 401.
+//
+// DropCredential does nothing if a newer credential has replaced the used credential, or if resp did not come through a
+// Transport. It is safe for concurrent use.
 func DropCredential(resp *http.Response) {
 	if resp.Request == nil {
 		return
@@ -93,13 +95,13 @@ func (t *Transport) sendSigned(req *http.Request, content []byte) (*http.Respons
 	return resp, c, err
 }
 
-// isRenewable reports whether another sign-in may return a different credential.
+// isRenewable reports whether another sign-in can return a different credential.
 func (t *Transport) isRenewable() bool {
 	_, isFixed := t.keeper.source.(Fixed)
 	return !isFixed
 }
 
-// cloneRequest returns a copy of a request with a body that can be sent once.
+// cloneRequest returns a copy of req with content as its body. The body can be sent once.
 func cloneRequest(req *http.Request, content []byte) *http.Request {
 	c := req.Clone(req.Context())
 	c.GetBody = nil
@@ -117,7 +119,8 @@ func isHeaderValue(value string) bool {
 	return !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
-// afterScheme returns the part of a header's value after a scheme such as Bearer; "" if the value has no scheme.
+// afterScheme returns the part of a header's value after a scheme such as Bearer. It returns "" if the value has no
+// scheme.
 func afterScheme(value string) string {
 	_, credential, _ := strings.Cut(value, " ")
 	return credential

@@ -9,8 +9,8 @@ import (
 	"weir/internal/cms"
 )
 
-// address is the address of a step's request. Its path and query may have expressions. The value of an
-// expression becomes one segment of the path, or one value of the query.
+// address is the address of a step's request. The path and the query can have expressions. Each value of an expression
+// is escaped as one segment of the path or as one value of the query.
 type address struct {
 	base *url.URL // the setting "delivery.url"; nil = the text is a complete address
 	text *template
@@ -18,7 +18,6 @@ type address struct {
 
 var completeAddress = regexp.MustCompile(`^https?://[^/?#{}]+(/|\?|$)`)
 
-// compileAddress compiles the address of a step.
 func (f *File) compileAddress(p pair, s *scope, base *url.URL) *address {
 	text, ok := readText(p.value)
 	if !ok {
@@ -53,8 +52,8 @@ func (f *File) compileAddress(p pair, s *scope, base *url.URL) *address {
 	return a
 }
 
-// errEmptyPart is the error of an expression in an address if the value is empty. Without this error,
-// /items/{{ id }} would address all items, and ?slug= would select nothing.
+// errEmptyPart is the error if an expression in an address has an empty value. With an empty id, the address
+// /items/{{ id }} would mean all items.
 var errEmptyPart = errors.New("it is empty, and an address must not have an empty part")
 
 // expandAddress returns the address with the values of its expressions.
@@ -80,7 +79,7 @@ func (a *address) expandAddress(env map[string]any) (string, error) {
 	return joinAddress(a.base, text), nil
 }
 
-// joinAddress returns base followed by the path and the query of text. The queries of both are joined.
+// joinAddress returns base, extended by the path and the query of text.
 func joinAddress(base *url.URL, text string) string {
 	path, query, _ := strings.Cut(text, "?")
 	joined := *base

@@ -22,13 +22,13 @@ type answer struct {
 	header  http.Header           `expr:"-"`
 	raw     []byte                `expr:"-"`
 	isCut   bool                  `expr:"-"` // the body is incomplete, or over the limit
-	cutBy   string                `expr:"-"` // the reason why the body is incomplete or cut
+	cutBy   string                `expr:"-"` // reason for isCut
 	tree    *contract.Tree        `expr:"-"`
-	problem map[part]string       `expr:"-"` // for each part that cannot be read, the reason
+	problem map[part]string       `expr:"-"` // by part: the reason why the part cannot be read
 }
 
-// readAnswer reads an answer. It cuts a body with more than limit bytes. If the body ends early, readAnswer returns
-// both the answer and the error.
+// readAnswer reads an answer. It keeps at most limit bytes of the body. If the body ends early, readAnswer returns both
+// the answer and the error.
 func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	a := &answer{Status: resp.StatusCode, Headers: map[string]any{}, header: resp.Header, problem: map[part]string{}}
@@ -47,21 +47,21 @@ func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 	return a, err
 }
 
-// need is the way in which expressions need a part of an answer.
+// need says how strictly the steps need a part of an answer.
 type need int
 
 const (
 	needNone    need = iota
-	needLenient      // only rules for the answers of all steps, or the setting "say" of a sign-in, read the part
-	needStrict       // an expression of this step or a later one reads the part, or the step's protocol needs it
+	needLenient      // only delivery.on, or the setting "say" of a sign-in, reads the part; an empty answer is accepted
+	needStrict       // another expression reads the part, or the request is GraphQL (JSON) or XML-RPC (XML)
 )
 
-// needs are the parts of an answer that expressions read.
+// needs has the need for each part of an answer. A part without an entry is not needed.
 type needs map[part]need
 
 func (n needs) addPart(p part, more need) { n[p] = max(n[p], more) }
 
-// parseParts parses the parts that expressions need.
+// parseParts parses the needed parts, and records the parts that cannot be read.
 func (a *answer) parseParts(n needs) {
 	if a.isCut {
 		for p := range n {
@@ -104,8 +104,8 @@ func (a *answer) parseJSON() {
 	}
 }
 
-// kindOfBody returns a hint if the beginning of the body has a tag of an HTML page; otherwise "". Such a page usually
-// comes from a sign-in, a firewall, or a CMS that is starting.
+// kindOfBody returns a hint for an error text if the first 200 bytes of the body have a tag of an HTML page. Such a
+// page usually comes from a sign-in, a firewall, or a CMS that is starting. For other bodies kindOfBody returns "".
 func (a *answer) kindOfBody() string {
 	head := strings.ToLower(string(a.raw[:min(len(a.raw), 200)]))
 	if strings.Contains(head, "<html") || strings.Contains(head, "<!doctype html") {
@@ -114,8 +114,8 @@ func (a *answer) kindOfBody() string {
 	return ""
 }
 
-// beginsAsHTML reports whether the body begins as a page of HTML does. It returns false for JSON that has HTML in a
-// value.
+// beginsAsHTML reports whether the first tag of the body begins a page of HTML. It returns false for JSON with HTML in
+// a value.
 func (a *answer) beginsAsHTML() bool {
 	text := bytes.TrimSpace(bytes.TrimPrefix(a.raw, []byte("\xEF\xBB\xBF")))
 	for _, skipped := range [][2]string{{"<?xml", "?>"}, {"<!--", "-->"}} {
@@ -128,8 +128,8 @@ func (a *answer) beginsAsHTML() bool {
 	return strings.HasPrefix(head, "<html") || head == "<!doctype html"
 }
 
-// convertNumbers returns a tree with Go's number types. A whole number stays exact if it fits into an int64. A number
-// that is too large for a float64 becomes a text.
+// convertNumbers returns a JSON value with Go's types in place of json.Number. A whole number becomes an int if it fits
+// into an int64. Other numbers become a float64, or a string if they are too large for a float64.
 func convertNumbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -167,7 +167,7 @@ func (a *answer) parseXML() {
 	a.XML = func(path string) any {
 		p, err := contract.CompileTreePath(path)
 		if err != nil {
-			return nil // an invalid path was refused when the settings were read
+			return nil // cannot happen: a settings file with an invalid path is refused
 		}
 		if values := tree.Texts(p); len(values) > 0 {
 			return values[0]
@@ -176,8 +176,8 @@ func (a *answer) parseXML() {
 	}
 }
 
-// errorWords returns the error text in an answer's JSON, from the fields that CMSs use; empty = the answer has
-// no error text.
+// errorWords returns the error text in an answer's JSON. It looks into the fields that CMSs commonly use. If the JSON
+// has no error text, errorWords returns "".
 func errorWords(value any) string {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -201,7 +201,8 @@ func errorWords(value any) string {
 	return ""
 }
 
-// errorPath returns the path in an error object, in brackets; empty = the object has no path.
+// errorPath returns the field "path" of an error object as text in brackets. If the object has no path, errorPath
+// returns "".
 func errorPath(object map[string]any) string {
 	switch where := object["path"].(type) {
 	case string:

@@ -27,7 +27,7 @@ func (messageBody) renderBody(_ map[string]any, m *weir.Message) ([]byte, string
 	return m.Body, m.ContentType, nil
 }
 
-// tree is a JSON value that may have expressions in its leaves. It is a leaf, a list or an object.
+// tree is a JSON value: a leaf, a list or an object. Leaves can have expressions.
 type tree struct {
 	leaf   *template // nil = not a leaf, or a leaf without expressions
 	fixed  any       // value of a leaf without expressions
@@ -37,7 +37,6 @@ type tree struct {
 	isLeaf bool
 }
 
-// compileTree compiles a YAML value.
 func (f *File) compileTree(n ast.Node, path string, s *scope) *tree {
 	n = f.resolveNode(n)
 	switch t := n.(type) {
@@ -100,8 +99,8 @@ func (f *File) compileObject(n ast.Node, path string, s *scope) *tree {
 	return object
 }
 
-// evaluateTree returns the tree's value. keep is false if the tree is an expression whose value is nil. The caller
-// then leaves the field or item out. A null that is written in the settings is kept.
+// evaluateTree returns the tree's value. If the tree is an expression with the value nil, keep is false, and the caller
+// leaves the field or item out. If the settings have a null in place of an expression, keep is true.
 func (t *tree) evaluateTree(env map[string]any) (value any, keep bool, err error) {
 	switch {
 	case t.isLeaf && t.leaf == nil:
@@ -138,8 +137,10 @@ func (t *tree) evaluateTree(env map[string]any) (value any, keep bool, err error
 	return object, true, nil
 }
 
-// newValueError returns the error of a form's field whose value cannot be used. If the field is a list, the error of
-// an item that reads an answer takes precedence, because the next attempt may read another value.
+// newValueError returns err with the source of an expression in front of it. The tree t is the value of a form's field,
+// and the expression is a part of t. If t is a list, newValueError prefers an expression that reads an answer of the
+// CMS or the remembered id. The value of such an expression can be different in the next attempt, so a retry can
+// succeed.
 func (t *tree) newValueError(err error) error {
 	found := err
 	for _, leaf := range append([]*tree{t}, t.values...) {
@@ -223,7 +224,7 @@ func (b *formBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, stri
 	return []byte(form.Encode()), "application/x-www-form-urlencoded", nil
 }
 
-// asList returns the items of a list, or a list of one value.
+// asList returns the items of a list. It returns any other value as a list of one item.
 func asList(value any) []any {
 	switch v := value.(type) {
 	case []any:
@@ -241,7 +242,7 @@ func asList(value any) []any {
 // bodyKeys are the settings that define a body.
 var bodyKeys = []string{"json", "form", "xml", "multipart", "body", "graphql"}
 
-// compileBody compiles the body of a step. It returns nil if the step has no body, or has a mistake in it.
+// compileBody compiles the body of a step. It returns nil if the step has no body.
 func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
 	var found []string
 	for _, key := range bodyKeys {
@@ -320,8 +321,8 @@ func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 	return b
 }
 
-// checkVariables records a mistake for each variable that the query does not name. If the settings misspell a name,
-// the CMS would get null for the variable that was meant.
+// checkVariables records a mistake for each name under variables that the query does not contain. If such a name is a
+// misspelled variable of the query, the CMS would silently take null for the query's variable.
 func (f *File) checkVariables(query string, p pair, variables *tree) {
 	for _, name := range variables.names {
 		if !strings.Contains(query, "$"+name) {

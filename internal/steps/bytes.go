@@ -9,16 +9,16 @@ import (
 	"weir/internal/weir"
 )
 
-// rawBytes are bytes that are not text, such as the bytes of a picture. Only the settings "body" and "multipart"
-// accept them.
+// rawBytes is a value of bytes that are not text, such as a picture. Only the settings "body" and "multipart" accept
+// such a value.
 type rawBytes struct{ content []byte }
 
 var rawBytesType = reflect.TypeFor[*rawBytes]()
 
 const bytesElsewhere = "bytes belong to body, or to the content of a part of multipart"
 
-// decodeBytes decodes base64 in the forms that messages use: with or without padding and line breaks, in either
-// alphabet. It returns nil for nil.
+// decodeBytes decodes base64. It accepts the standard alphabet and the alphabet for URLs, with or without padding and
+// white space. If value is nil, decodeBytes returns nil.
 func decodeBytes(value any) (*rawBytes, error) {
 	if value == nil {
 		return nil, nil
@@ -38,8 +38,8 @@ func decodeBytes(value any) (*rawBytes, error) {
 	return &rawBytes{content}, nil
 }
 
-// toContent returns a value as the content of a body or of a part, with the default type of such a content. hasValue
-// is false if the value is nil.
+// toContent returns a value as the content of a body, or of a part of a multipart body, with the default content type.
+// hasValue is false if the value is nil.
 func toContent(value any) (content []byte, contentType string, hasValue bool, err error) {
 	if raw, ok := value.(*rawBytes); ok {
 		return raw.content, "application/octet-stream", true, nil
@@ -48,7 +48,7 @@ func toContent(value any) (content []byte, contentType string, hasValue bool, er
 	return []byte(text), "text/plain; charset=utf-8", value != nil, err
 }
 
-// requireContent records a mistake if the value of t can never be the content of a body or of a part.
+// requireContent records a mistake if toContent can never accept the value of t.
 func (f *File) requireContent(t *template, at place) {
 	if t.isSingle() && t.parts[0].expression.kind == rawBytesType {
 		return
@@ -71,7 +71,7 @@ func (b *valueBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, str
 	return content, contentType, err
 }
 
-// compileValueBody compiles the setting "body": the message's bytes, or a value.
+// compileValueBody compiles the setting "body": the word "message" for the message's own body, or one value.
 func (f *File) compileValueBody(p pair, s *scope) body {
 	text, ok := readText(p.value)
 	switch {

@@ -42,17 +42,17 @@ type step struct {
 	when       *expression   // nil = the step is always sent
 	expect     []int         // expected statuses; empty = 2xx
 	rules      []rule        // the step's own rules, then the rules for all steps
-	success    *expression   // condition for an expected answer; nil = none
-	until      *expression   // the step is sent until this condition holds; nil = the step is sent once
+	success    *expression   // condition that an expected answer must also meet; nil = none
+	until      *expression   // the request is repeated until this condition holds; nil = no repetition
 	every      time.Duration // pause between two requests of a step that has until
 	forTime    time.Duration // time limit for all requests of a step that has until
-	retryAfter string        // name of a header that may have a delay, as Retry-After may; empty = none
+	retryAfter string        // name of another header with a delay, beside Retry-After; empty = none
 	needs      needs         // the parts of the step's answer that expressions read
-	remember   *template     // selects the CMS's id of the item in the answer; nil = the step remembers no id
-	say        *template     // the reason if a sign-in's step fails; nil = the status, or the condition "success"
+	remember   *template     // the item's id, read from the answer; nil = the step remembers no id
+	say        *template     // the reason if this step of a sign-in fails; nil = a default reason
 
 	addressesRemembered bool          // the address reads the remembered id
-	expressions         []*expression // the expressions of all its settings, and of the rules for all steps
+	expressions         []*expression // all expressions of the step's settings and rules
 }
 
 // header is a header of a step's requests.
@@ -63,14 +63,14 @@ type header struct {
 
 var (
 	methods = []string{"get", "head", "post", "put", "patch", "delete"}
-	// otherKeys are the settings of a step, except for those that define its request and its body.
+	// otherKeys are the settings of a step that define neither its request nor its body.
 	otherKeys = []string{"name", "when", "headers", "expect", "on", "success", "until", "every", "for", "retryAfter",
 		"reads", "remember", "say"}
 	stepName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,39}$`)
 	headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-	// ownHeaders are the headers that only Weir or net/http sets.
+	// ownHeaders are headers that a step must not set, because Weir or net/http sets them.
 	ownHeaders = []string{"Host", "Content-Length", "Transfer-Encoding", "Trailer", "Idempotency-Key", "Connection"}
-	// reservedName are the words of the expression language. No step can have one of them as its name.
+	// reservedName has the keywords of the expression language. They cannot be names of steps.
 	reservedName = []string{
 		"in",
 		"not",
@@ -99,14 +99,14 @@ type compiler struct {
 	file       *File
 	chain      *chain // nil = the steps of a sign-in
 	base       *url.URL
-	common     Source // the rules for the answers of all steps
-	retryAfter string // name of a header that may have a delay, as Retry-After may; empty = none
+	common     Source // the setting "delivery.on": rules for the answers of all steps
+	retryAfter string // name of another header with a delay, beside Retry-After; empty = none
 	timeout    time.Duration
 	// canSignInAnew is true if another sign-in can return a different credential.
 	canSignInAnew bool
 }
 
-// compileSteps compiles a list of steps. It leaves out steps that compileStep cannot compile.
+// compileSteps compiles a list of steps. It leaves out each step for which compileStep returns nil.
 func (c *compiler) compileSteps(n ast.Node, path string) []*step {
 	f := c.file
 	items, ok := f.readList(n)
@@ -126,8 +126,8 @@ func (c *compiler) compileSteps(n ast.Node, path string) []*step {
 	return steps
 }
 
-// readNames returns the names of the steps, and records invalid names. A step without the setting "name" gets its name
-// from its position: step1, step2 and so on.
+// readNames returns the names of the steps, and records a mistake for each invalid name. A step without the setting
+// "name" gets its name from its position: step1, step2 and so on.
 func (c *compiler) readNames(items []ast.Node, path string) []string {
 	f := c.file
 	taken := (&scope{chain: c.chain, own: &step{}}).buildPrototype()
@@ -192,8 +192,8 @@ func (c *compiler) compileStep(n ast.Node, path, name string, s *scope) *step {
 	return st
 }
 
-// compileReads compiles the setting "reads", which marks a POST as a look-up. Such a look-up may have a body, but
-// compileBody refuses a body if isSafe is set. So compileReads, which sets isSafe, is called after compileBody.
+// compileReads compiles the setting "reads", which marks a POST as a look-up, and sets isSafe. The caller calls
+// compileBody first: if isSafe were set, compileBody would refuse the body of the POST.
 func (c *compiler) compileReads(settings map[string]pair, st *step) {
 	p, ok := settings["reads"]
 	if !ok {
@@ -212,8 +212,8 @@ func (c *compiler) compileReads(settings map[string]pair, st *step) {
 	}
 }
 
-// refuseInSignIn records settings that a step of a sign-in cannot have. Weir sends each step of a sign-in once,
-// and if one step fails, the sign-in fails.
+// refuseInSignIn records a mistake for each setting that a step of a sign-in cannot have. Each step of a sign-in is
+// sent exactly once. If one step fails, the sign-in fails.
 func (c *compiler) refuseInSignIn(settings map[string]pair) {
 	if c.chain != nil {
 		return
@@ -229,8 +229,8 @@ func (c *compiler) refuseInSignIn(settings map[string]pair) {
 	}
 }
 
-// compileSay compiles the setting "say" for a step of a sign-in. If "say" cannot be evaluated with an answer, the
-// reason is the same as for a step without "say".
+// compileSay compiles the setting "say" of a step of a sign-in. If "say" cannot be evaluated with an answer, the
+// default reason is used.
 func (c *compiler) compileSay(settings map[string]pair, st *step, s *scope) {
 	p, ok := settings["say"]
 	if !ok {
@@ -246,7 +246,6 @@ func (c *compiler) compileSay(settings map[string]pair, st *step, s *scope) {
 	c.file.requireText(st.say, p.placeOfValue())
 }
 
-// refuseUnknown records unknown settings of a step.
 func (c *compiler) refuseUnknown(pairs []pair) {
 	known := slices.Concat(otherKeys, methods, bodyKeys, []string{"variables", "address"})
 	for _, p := range pairs {
@@ -260,7 +259,7 @@ func (c *compiler) refuseUnknown(pairs []pair) {
 	}
 }
 
-// compileRequest compiles method and address. It reports whether the step has exactly one request.
+// compileRequest compiles the method and the address. It reports whether the step has exactly one request.
 func (c *compiler) compileRequest(settings map[string]pair, st *step, s *scope, at place) bool {
 	f := c.file
 	var found []string
@@ -306,7 +305,7 @@ func (c *compiler) compileRequest(settings map[string]pair, st *step, s *scope, 
 
 var graphQLWrites = regexp.MustCompile(`(?m)(^|\})\s*(mutation|subscription)\b`)
 
-// isMutation reports whether a GraphQL request may change the CMS.
+// isMutation reports whether a GraphQL request can change the CMS.
 func isMutation(query string) bool { return graphQLWrites.MatchString(query) }
 
 func (c *compiler) compileHeaders(settings map[string]pair, st *step, s *scope) {
@@ -340,7 +339,7 @@ func (c *compiler) readHeaders(p pair, s *scope) []header {
 	return headers
 }
 
-// compileAnswer compiles the settings that read the answer.
+// compileAnswer compiles the settings "expect", "on", "success" and "retryAfter", and the rules for all steps.
 func (c *compiler) compileAnswer(settings map[string]pair, st *step, s *scope) {
 	f := c.file
 	own := *s
@@ -368,7 +367,7 @@ func (c *compiler) compileAnswer(settings map[string]pair, st *step, s *scope) {
 	}
 }
 
-// readStatuses reads the setting "expect".
+// readStatuses reads the setting "expect": one status, or a list of them.
 func (c *compiler) readStatuses(p pair) []int {
 	f := c.file
 	items, isList := f.readList(p.value)

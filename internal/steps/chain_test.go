@@ -30,15 +30,17 @@ const upsert = `
         json: *item
 `
 
-// store is a CMS with items by slug.
+// store is a simulated CMS. A GET finds an item by its slug.
 type store struct {
 	mu       sync.Mutex
 	items    map[int]map[string]any
 	requests []string
 	keys     []string // the Idempotency-Keys of the requests
-	// fault is called before request number n (from 1) is carried out. It returns true if it has answered the request.
+	// fault is called before the store carries out request number n; the first request has number 1. If fault returns
+	// true, it has answered the request, and the store does not carry out the request.
 	fault func(n int, w http.ResponseWriter, r *http.Request) bool
-	// after is called after request number n was carried out. It returns true if it has answered the request.
+	// after is called when request number n was carried out. If it returns true, it has answered the request in place
+	// of the store.
 	after func(n int, w http.ResponseWriter, r *http.Request) bool
 }
 

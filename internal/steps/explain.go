@@ -10,8 +10,8 @@ import (
 	"github.com/expr-lang/expr/builtin"
 )
 
-// explainFailure returns a hint for the error text of an expression that failed: the cause, and a correct expression.
-// It returns any other text unchanged.
+// explainFailure explains the error text of an expression that failed: it returns the cause and a correct expression.
+// If explainFailure does not know the error text, it returns the text unchanged.
 func explainFailure(text string) string {
 	rest, isFetch := strings.CutPrefix(text, "cannot fetch ")
 	name, isOfNil := strings.CutSuffix(rest, " from <nil>")
@@ -31,7 +31,7 @@ func explainFailure(text string) string {
 	return text
 }
 
-// firstLine returns the first line of an error, without the position within the expression.
+// firstLine returns the first line of an error, without the position in brackets at the end.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	if i := strings.LastIndex(line, " ("); i > 0 && strings.HasSuffix(line, ")") {
@@ -40,7 +40,6 @@ func firstLine(err error) string {
 	return line
 }
 
-// describeKind returns a value's kind in words.
 func describeKind(value any) string {
 	switch value.(type) {
 	case nil:
@@ -79,7 +78,7 @@ func describeType(t reflect.Type) string {
 	return "of another kind"
 }
 
-// explainError returns a sentence for the user about an expression that does not compile.
+// explainError returns a sentence that tells the user why an expression does not compile.
 func (s *scope) explainError(err error, source string, env map[string]any) string {
 	text := firstLine(err)
 	if hint := s.suggestSpelling(text, source); hint != "" {
@@ -104,8 +103,8 @@ func (s *scope) explainError(err error, source string, env map[string]any) strin
 	return text
 }
 
-// suggestSpelling returns a sentence with the right spelling for an expression that calls a step as a function, or
-// that uses a sign or method of another language; empty = neither is the cause of the error text.
+// suggestSpelling returns a sentence with the right spelling for two kinds of expressions: those that call a step as a
+// function, and those in the syntax of another language. For other expressions it returns "".
 func (s *scope) suggestSpelling(text, source string) string {
 	if strings.HasPrefix(text, "unexpected token") || strings.HasPrefix(text, "type func(") ||
 		strings.HasSuffix(text, "is not callable") {

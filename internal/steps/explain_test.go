@@ -8,7 +8,8 @@ import (
 	"weir/internal/weir"
 )
 
-// If an answer does not have the shape that an expression expects, the error suggests a correct expression.
+// TestSender_ExplainsAFailedExpression has answers without the fields that an expression reads. The reason of the
+// result must suggest a correct expression.
 func TestSender_ExplainsAFailedExpression(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ answer, expression, want string }{

@@ -21,14 +21,15 @@ import (
 type expression struct {
 	program         *vm.Program
 	source          string
-	kind            reflect.Type // nil = the kind is known only after evaluation
+	kind            reflect.Type // type of the value; nil = known only after evaluation
 	reads           bool         // the expression reads an answer of the CMS, or the remembered id
 	message         bool         // the expression reads the message
 	steps           []string     // names of the earlier steps whose answers the expression reads
 	readsRemembered bool         // the expression reads the remembered id
 }
 
-// evaluateExpression returns the value of an expression.
+// evaluateExpression returns the value of an expression. If the expression reads an answer that is missing in a trial,
+// the value is a pendingValue.
 func (e *expression) evaluateExpression(env map[string]any) (any, error) {
 	if pending := e.findPending(env); pending != "" {
 		return pending, nil
@@ -43,7 +44,6 @@ func (e *expression) evaluateExpression(env map[string]any) (any, error) {
 	return value, nil
 }
 
-// evaluateCondition returns the value of a condition.
 func (e *expression) evaluateCondition(env map[string]any) (bool, error) {
 	value, err := e.evaluateExpression(env)
 	if err != nil {
@@ -70,18 +70,18 @@ const (
 	partHeaders part = "headers"
 )
 
-// ownParts has the names by which the settings "on", "success" and "until" read the parts of the step's own answer.
+// ownParts maps the names that expressions use for the step's own answer to the parts of the answer.
 var ownParts = map[string]part{"status": partStatus, "json": partJSON, "xml": partXML, "body": partBody,
 	"headers": partHeaders}
 
-// scope has the names that an expression may use.
+// scope has the names that an expression can use.
 type scope struct {
-	chain     *chain         // nil = the names of a message are not known
-	earlier   []*step        // steps whose answers may be read
-	later     []string       // names of the step itself and of the steps after it
-	own       *step          // nil = the step has no answer yet
-	compiled  *[]*expression // gets each expression; nil = expressions are not collected
-	isLenient bool           // the answer may lack a part that the expression reads
+	chain     *chain         // nil = a sign-in, which has no message
+	earlier   []*step        // steps whose answers the expression can read
+	later     []string       // names that the expression cannot use: its own step and the steps after it
+	own       *step          // step whose own answer the expression can read; nil = the step has no answer yet
+	compiled  *[]*expression // list to which each compiled expression is added; nil = no list
+	isLenient bool           // a part that the expression reads can be absent from the answer
 }
 
 // buildPrototype returns an environment with a value of the right type for each name.
@@ -100,8 +100,8 @@ func (s *scope) buildPrototype() map[string]any {
 	return env
 }
 
-// compileExpression compiles an expression, and records its mistakes. It returns nil if the expression does not
-// compile. The function locate returns the place of a line (from 1) and a column (from 0) of the source.
+// compileExpression compiles an expression. If the expression does not compile, compileExpression records a mistake and
+// returns nil. The function locate returns the place of a line (from 1) and a column (from 0) of the source.
 func (f *File) compileExpression(source string, s *scope, locate func(line, column int) place) *expression {
 	at := locate(1, 0)
 	if f.variable.MatchString(source) {
@@ -142,8 +142,8 @@ func (f *File) compileExpression(source string, s *scope, locate func(line, colu
 	return e
 }
 
-// compileCondition compiles the value of a setting as an expression that is true or false. If the value is another
-// expression or none, it returns nil.
+// compileCondition compiles the value of a setting as an expression that is true or false. If the value is no such
+// expression, compileCondition records a mistake and returns nil.
 func (f *File) compileCondition(n yaml.Node, path string, s *scope) *expression {
 	source, ok := readText(n)
 	if !ok {
@@ -166,7 +166,7 @@ func (f *File) compileCondition(n yaml.Node, path string, s *scope) *expression 
 	return e
 }
 
-// locateIn returns the place of a line and a column in a scalar's value.
+// locateIn returns the place of a line (from 1) and a column (from 0) of source, which is the value of the node n.
 func (f *File) locateIn(n yaml.Node, path, source string, line, column int) place {
 	lines := strings.Split(source, "\n")
 	if line < 1 || line > len(lines) {
@@ -177,13 +177,14 @@ func (f *File) locateIn(n yaml.Node, path, source string, line, column int) plac
 	return f.locatePart(n, path, strings.TrimSpace(text), 0, strings.TrimLeft(before, " \t"))
 }
 
-// uses records the paths by which an expression reads the message, and the parts of answers that it reads.
+// uses visits the syntax tree of an expression. It records the paths with which the expression reads the message, and
+// the parts of answers that the expression reads.
 type uses struct {
 	file  *File
 	scope *scope
 	at    func(line, column int) place
-	// names has each name in the expression. true = the expression reads the value as a whole; false = the expression
-	// reads a member of the value, or compares the value with nil.
+	// names has each occurrence of a name in the expression. The bool is true if the expression reads the name's whole
+	// value there. It is false if the expression reads a member of the value, or compares the value with nil.
 	names           map[*ast.IdentifierNode]bool
 	reads           bool // the expression reads an answer of the CMS, or the remembered id
 	readsRemembered bool
@@ -209,7 +210,8 @@ func (u *uses) Visit(node *ast.Node) {
 	}
 }
 
-// visitBuiltin refuses toJSON(find): an answer has parts that have no JSON, so each attempt would fail.
+// visitBuiltin refuses toJSON of a whole answer, such as toJSON(find). The type answer has a field with a function,
+// which JSON cannot represent, so each attempt would fail.
 func (u *uses) visitBuiltin(n *ast.BuiltinNode) {
 	if n.Name != "toJSON" || len(n.Arguments) != 1 {
 		return
@@ -220,7 +222,7 @@ func (u *uses) visitBuiltin(n *ast.BuiltinNode) {
 	}
 }
 
-// noteRemembered records that the expression reads the remembered id.
+// noteRemembered records whether a name reads the remembered id.
 func (u *uses) noteRemembered(n *ast.IdentifierNode) {
 	if n.Value != rememberedName || u.scope.chain == nil {
 		return
@@ -260,8 +262,8 @@ func isHeaders(n ast.Node) bool {
 	return false
 }
 
-// visitComparison records comparisons such as find == nil. Such a comparison tests whether the step "find" was sent.
-// It does not read the answer of this step as a whole.
+// visitComparison records comparisons such as find == nil. Such a comparison only tests whether the step "find" was
+// sent, and needs no part of the answer.
 func (u *uses) visitComparison(n *ast.BinaryNode) {
 	if n.Operator != "==" && n.Operator != "!=" {
 		return
@@ -296,8 +298,8 @@ func (u *uses) visitCall(n *ast.CallNode) {
 	}
 }
 
-// constantPath returns the path argument of a call. It returns false if wanted is false, or if the argument is not a
-// constant. The path must be a constant, because Weir checks the path when it reads the settings.
+// constantPath returns the path in a function call. If the path is not a constant, constantPath records a mistake and
+// returns false, because Weir checks paths when it reads the settings. It also returns false if wanted is false.
 func (u *uses) constantPath(n *ast.CallNode, name string, wanted bool) (string, bool) {
 	if !wanted || len(n.Arguments) != 1 {
 		return "", false
@@ -328,8 +330,9 @@ func (u *uses) refuseNode(n ast.Node, message string) {
 	u.file.addMistake(u.at(1, n.Location().From), "%s", message)
 }
 
-// recordWholeUses records the parts of the step's own answer that the expression reads, and the earlier steps that it
-// reads as a whole. It reports whether the expression reads an answer or the remembered id.
+// recordWholeUses records the parts of the step's own answer that the expression reads. If the expression reads the
+// whole answer of an earlier step, recordWholeUses records that the JSON of this answer is needed. It reports whether
+// the expression reads any answer or the remembered id.
 func (u *uses) recordWholeUses() bool {
 	for name, isWhole := range u.names {
 		if own := u.scope.own; own != nil && ownParts[name.Value] != "" {
@@ -341,14 +344,13 @@ func (u *uses) recordWholeUses() bool {
 			u.reads = true
 		}
 		if st := u.scope.findStep(name.Value); st != nil && isWhole {
-			st.needs.addPart(partJSON, needStrict) // the name may lead to the JSON, as in let f = find; f.json
+			st.needs.addPart(partJSON, needStrict) // a variable can give access to the JSON: let f = find; f.json
 			u.reads = true
 		}
 	}
 	return u.reads
 }
 
-// readsMessage reports whether the expression reads a name of the message.
 func (u *uses) readsMessage() bool {
 	if u.scope.chain == nil {
 		return false

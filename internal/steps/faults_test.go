@@ -22,7 +22,7 @@ type publishing struct{ store }
 
 func (p *publishing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/publish") {
-		r.Method = http.MethodDelete // serveItem then replaces the item, or answers 404 if the item is not there
+		r.Method = http.MethodDelete // for a DELETE the store replaces the item, or answers 404 if it has none
 		r.Body = io.NopCloser(strings.NewReader(`{"slug":"news-1","published":true}`))
 	}
 	p.store.ServeHTTP(w, r)
@@ -110,9 +110,9 @@ var faultCases = map[string]struct {
 	},
 }
 
-// TestSender_FaultAtEachStep puts one fault into the first attempt: at each of its three requests, before or after the
+// TestSender_FaultAtEachStep answers one of the three requests of the first attempt with a fault, before or after the
 // request is carried out. The first attempt must have the outcome of the case. A second attempt must be delivered, and
-// leave one item.
+// the CMS must then have one item.
 func TestSender_FaultAtEachStep(t *testing.T) {
 	t.Parallel()
 	lookUp, write := 1, 2 // numbers of requests; request 3 publishes the item
@@ -139,7 +139,7 @@ func TestSender_FaultAtEachStep(t *testing.T) {
 					r := s.Send(t.Context(), d)
 					want := want
 					if at == 3 && r.Outcome == weir.OutcomeDelivered {
-						want = weir.OutcomeDelivered // no expression reads the answer of the last step
+						want = weir.OutcomeDelivered // some faults do no harm: no expression reads this answer
 					}
 					if r.Outcome != want || r.Unanswered != (c.unanswered && at != lookUp) || r.Reason == "" ||
 						strings.Contains(r.Reason, "s3cret") {
@@ -189,8 +189,9 @@ func TestSender_ReadsByPost(t *testing.T) {
 	}
 }
 
-// If the CMS's index lags, the look-up misses the item, and a CMS that checks slugs refuses to create it again. A rule
-// then starts the steps again, but the attempt fails after the third run.
+// TestSender_AgainHasAnEnd has a CMS whose index lags: the look-up misses an item, and the CMS refuses to create a
+// second item with the same slug. Then a rule starts the steps again. If the third run is refused, too, the attempt
+// must fail.
 func TestSender_AgainHasAnEnd(t *testing.T) {
 	t.Parallel()
 	const rule = `
@@ -381,7 +382,7 @@ func newFault(code, text string) string {
 		`</string></value></member></struct></value></fault></methodResponse>`
 }
 
-// Next sends the messages whose contract has no steps.
+// TestSender_WithoutSteps checks that Config.Next sends the messages whose contract has no steps.
 func TestSender_WithoutSteps(t *testing.T) {
 	t.Parallel()
 	s := newSender(t, articleWithSteps("      - get: /a\n"), &store{})

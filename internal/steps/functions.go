@@ -18,18 +18,19 @@ import (
 	"weir/internal/weir"
 )
 
-// pathFunctions are the functions that read the message by a path.
+// pathFunctions has the functions that expressions call with a path in the message, and the form in which each function
+// reads the values at the path.
 var pathFunctions = map[string]contract.Form{"text": contract.FormText, "texts": contract.FormText,
 	"number": contract.FormText, "has": contract.FormText, "inner": contract.FormInner, "outer": contract.FormOuter}
 
-// message is the message of an attempt in the form that expressions read.
+// message has everything that expressions can read of a message.
 type message struct {
 	*weir.Message
 	values       map[contract.Selection][]string
-	rememberedID string // empty = no id is remembered
+	rememberedID string // the CMS's id of the key's item; empty = unknown
 }
 
-// addMessage adds the message and the functions that read it to an environment.
+// addMessage adds the values of a message, and the functions that read the message, to the environment env.
 func addMessage(env map[string]any, m message) {
 	if m.Message == nil {
 		m.Message = &weir.Message{}
@@ -54,7 +55,7 @@ func addMessage(env map[string]any, m message) {
 	env["text"], env["inner"], env["outer"] = first(contract.FormText), first(contract.FormInner),
 		first(contract.FormOuter)
 	env["texts"] = func(path string) []string {
-		// A nil slice would become null in JSON. A CMS may refuse null as a list.
+		// A nil slice would become null in JSON, and some CMSs refuse null in place of a list.
 		return append([]string{}, read(path, contract.FormText)...)
 	}
 	env["has"] = func(path string) bool { return len(read(path, contract.FormText)) > 0 }
@@ -67,7 +68,6 @@ func addMessage(env map[string]any, m message) {
 	}
 }
 
-// messageNames returns the names that addMessage adds.
 func messageNames() []string {
 	env := map[string]any{}
 	addMessage(env, message{})
@@ -89,8 +89,8 @@ func parseNumber(path, text string) (any, error) {
 	return n, nil
 }
 
-// addFunctions adds the functions that depend only on their arguments to an environment. Each function returns nil for
-// nil, so that a field without a value is left out.
+// addFunctions adds to env the functions that use only their arguments. Each function returns nil for a nil argument,
+// so that a request can leave out a field without a value.
 func addFunctions(env map[string]any) {
 	ofText := func(convert func(string) string) func(any) (any, error) {
 		return func(value any) (any, error) {
@@ -119,12 +119,12 @@ func addFunctions(env map[string]any) {
 	}
 }
 
-// addOwn adds the parts of the step's own answer to an environment.
+// addOwn adds the parts of a step's own answer to env.
 func addOwn(env map[string]any, a *answer) {
 	env["status"], env["json"], env["headers"], env["body"], env["xml"] = a.Status, a.JSON, a.Headers, a.Body, a.XML
 }
 
-// makeSlug turns a text into a part of an address that has only lower-case ASCII letters, digits and hyphens.
+// makeSlug turns a text into lower-case ASCII letters, digits and hyphens, for an address.
 func makeSlug(text string) string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(strings.ReplaceAll(text, "ß", "ss")) {
@@ -132,7 +132,7 @@ func makeSlug(text string) string {
 		switch {
 		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
 			b.WriteRune(r)
-		case unicode.Is(unicode.Mn, r), r == '\'', r == '’': // an accent, an apostrophe
+		case unicode.Is(unicode.Mn, r), r == '\'', r == '’': // an accent or an apostrophe is left out
 		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
 			b.WriteByte('-')
 		}
@@ -140,7 +140,7 @@ func makeSlug(text string) string {
 	return strings.TrimRight(b.String(), "-")
 }
 
-// toText converts a value to text. It returns an empty text for nil, and an error for a list, an object and bytes.
+// toText converts a value to text. The text of nil is empty. For a list, an object or bytes, toText returns an error.
 func toText(value any) (string, error) {
 	switch v := value.(type) {
 	case nil:

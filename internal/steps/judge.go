@@ -13,7 +13,6 @@ import (
 	"weir/internal/weir"
 )
 
-// isExpected reports whether the step expects the status.
 func (st *step) isExpected(status int) bool {
 	if len(st.expect) == 0 {
 		return status/100 == 2
@@ -21,9 +20,16 @@ func (st *step) isExpected(status int) bool {
 	return slices.Contains(st.expect, status)
 }
 
-// judgeAnswer returns the verdict of an answer. Its checks have this order: the needed parts of an expected answer can
-// be read; the rules; the status; the answer is no foreign page of HTML; the conventions of GraphQL and XML-RPC; the
-// setting "success".
+// judgeAnswer decides about a step by its answer. The first of these cases that applies decides:
+//
+//   - An expected answer has a needed part that cannot be read.
+//   - A rule matches, or a rule cannot be evaluated although the answer is expected and readable.
+//   - The step does not expect the status.
+//   - The answer is an HTML page that no expression reads.
+//   - By the conventions of GraphQL or XML-RPC, the answer reports a failure.
+//   - The answer does not fit the setting "success".
+//
+// Otherwise the step has succeeded.
 func (r *run) judgeAnswer(st *step, a *answer) verdict {
 	base := r.classifyStatus(st, a)
 	expected := st.isExpected(a.Status)
@@ -50,7 +56,7 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 		switch {
 		case err != nil:
 			return r.judgeUnreadable(st, base, "success: "+a.explainError(err))
-		case !holds && a.Status/100 != 2 && !a.isReadable(): // findUnreadable has already checked 2xx answers
+		case !holds && a.Status/100 != 2 && !a.isReadable(): // findUnreadable has checked 2xx answers above
 			return r.judgeUnreadable(st, base, a.firstProblem())
 		case !holds:
 			base.Outcome = weir.OutcomeRetry
@@ -62,8 +68,7 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 	return verdict{actionOK, base}
 }
 
-// classifyStatus returns the result of an answer by its status. The rules and the setting "success" may change the
-// result.
+// classifyStatus returns a result whose outcome follows from the answer's status alone.
 func (r *run) classifyStatus(st *step, a *answer) weir.Result {
 	shown := cms.Answer{Status: a.Status, Header: a.header, Body: a.raw}
 	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Secrets: r.mask}
@@ -81,8 +86,8 @@ func (r *run) classifyStatus(st *step, a *answer) weir.Result {
 	return result
 }
 
-// parseReset parses the delay in the header that the setting "retryAfter" names: seconds, a date, or a Unix time in
-// seconds. It returns 0 for any other text.
+// parseReset parses the value of the header that the setting "retryAfter" names: seconds, a date, or a Unix time in
+// seconds. For any other value, parseReset returns 0.
 func parseReset(value string, now time.Time) time.Duration {
 	const laterThanAnyDelay = 1_000_000_000
 	if at, err := strconv.ParseInt(value, 10, 64); err == nil && at > laterThanAnyDelay {
@@ -94,11 +99,10 @@ func parseReset(value string, now time.Time) time.Duration {
 	return cms.ParseRetryAfter(value, now)
 }
 
-// isReadable reports whether every needed part could be read.
 func (a *answer) isReadable() bool { return len(a.problem) == 0 }
 
-// firstProblem returns the reason why a needed part of an answer (JSON, XML or text) cannot be read; empty = each
-// needed part can be read.
+// firstProblem returns the reason why a needed part of the answer (JSON, XML or text) cannot be read. If each needed
+// part can be read, firstProblem returns an empty text.
 func (a *answer) firstProblem() string {
 	for _, p := range []part{partJSON, partXML, partBody} {
 		if a.problem[p] != "" {
@@ -108,8 +112,8 @@ func (a *answer) firstProblem() string {
 	return ""
 }
 
-// explainError returns the reason why an expression could not be evaluated. If a part of the answer cannot be read,
-// that is the reason. Otherwise the reason is the text of err.
+// explainError returns the reason why an expression failed with err. If a part of the answer cannot be read, the reason
+// names this part. Otherwise the reason is the text of err.
 func (a *answer) explainError(err error) string {
 	if problem := a.firstProblem(); problem != "" {
 		return problem
@@ -117,9 +121,11 @@ func (a *answer) explainError(err error) string {
 	return err.Error()
 }
 
-// findUnreadable returns the reason why a needed part of a 2xx answer cannot be read; empty = all needed parts can be
-// read, or the status is not 2xx. An answer without content is accepted in two cases: only the rules for all steps
-// need the part, or the CMS answers a write with 204 or 205.
+// findUnreadable returns the reason why a needed part of a 2xx answer cannot be read. If there is no such part,
+// findUnreadable returns an empty text. An answer without content is accepted in two cases:
+//
+//   - Only the rules of delivery.on, or the setting "say" of a sign-in, need the part.
+//   - The step writes, and the status is 204 or 205.
 func (st *step) findUnreadable(a *answer) string {
 	isEmpty := len(bytes.TrimSpace(a.raw)) == 0 && !a.isCut
 	hasNoContent := a.Status == http.StatusNoContent || a.Status == http.StatusResetContent ||
@@ -137,16 +143,16 @@ func (st *step) findUnreadable(a *answer) string {
 	return ""
 }
 
-// isForeignPage reports whether a 2xx answer is a page of HTML, although no expression of the steps reads the answer
-// as text or XML. Such a page usually comes from a sign-in, a proxy or a firewall in front of the CMS. If the step
-// took the page for success, the message would become delivered although the CMS did not make the change.
+// isForeignPage reports whether a 2xx answer is an HTML page that no expression of the steps reads as text or XML. Such
+// a page usually comes from a sign-in, a proxy or a firewall in front of the CMS. If the step took the page for
+// success, the message would become delivered although the CMS did not make the change.
 func (st *step) isForeignPage(a *answer) bool {
 	readsText := st.needs[partBody] == needStrict || st.needs[partXML] == needStrict
 	return a.Status/100 == 2 && !readsText && a.beginsAsHTML()
 }
 
-// judgeUnreadable returns the verdict of an answer that cannot be read. After a look-up, the outcome is
-// unavailable. After a write, the outcome is retry, because the CMS may have made the change.
+// judgeUnreadable decides about a step whose answer cannot be read. After a look-up, the outcome is unavailable. After
+// a write, the outcome is retry, because the CMS may have made the change.
 func (r *run) judgeUnreadable(st *step, result weir.Result, problem string) verdict {
 	result.Reason = fmt.Sprintf("%s: %d, but %s", st.name, result.Status, problem)
 	if st.isSafe {
@@ -157,10 +163,9 @@ func (r *run) judgeUnreadable(st *step, result weir.Result, problem string) verd
 	return verdict{actionRetry, result}
 }
 
-// judgeStatus returns the verdict of a status that the step does not expect and that no rule matches. If the
-// contract's setting "answers" defines the status, the outcome is the defined one. If the CMS no longer has the item
-// of the remembered id, the chain starts again without the id. After a conflict (409) or a stale version (412), the
-// chain starts again, to look the item up again.
+// judgeStatus decides about a step whose answer has an unexpected status and matches no rule. The contract's setting
+// "answers" has precedence. If the CMS no longer has the item of the remembered id, the chain starts again without the
+// id. After a conflict (409) or a stale version (412), the chain starts again, to look the item up again.
 func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 	_, isDefined := r.sender.answers[r.chain.contract][a.Status]
 	switch {
@@ -176,8 +181,8 @@ func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 	return verdict{"", base}
 }
 
-// judgeBody returns the action for an expected answer by the conventions of its protocol. GraphQL and XML-RPC
-// report failures with status 200.
+// judgeBody returns the action for the body of an expected answer, and the reason. GraphQL and XML-RPC report failures
+// in the body, with status 200.
 func (st *step) judgeBody(a *answer) (action, string) {
 	if st.isGraphQL {
 		return judgeGraphQL(a.JSON)
@@ -188,7 +193,6 @@ func (st *step) judgeBody(a *answer) (action, string) {
 	return actionOK, ""
 }
 
-// judgeGraphQL returns the action for a GraphQL answer.
 func judgeGraphQL(value any) (action, string) {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -229,7 +233,7 @@ func mustTreePath(path string) contract.TreePath {
 	return p
 }
 
-// judgeCall returns the action for an XML-RPC answer. Fault codes are often HTTP statuses.
+// judgeCall returns the action for an XML-RPC answer. CMSs often use HTTP statuses as fault codes.
 func judgeCall(a *answer) (action, string) {
 	if a.tree == nil || a.tree.Root() != "methodResponse" {
 		return actionUnavailable, "the answer is not one of XML-RPC"
@@ -257,15 +261,15 @@ func judgeCall(a *answer) (action, string) {
 	return actionReject, words
 }
 
-// applyAction returns the verdict of an action. The text words becomes the reason; if words is empty, the reason
-// stays.
+// applyAction returns the result with the outcome that belongs to the action "do". If "words" is not empty, the reason
+// quotes this text.
 func (r *run) applyAction(st *step, result weir.Result, do action, words string) verdict {
 	if words != "" {
 		result.Reason = fmt.Sprintf("%s: %d: %s", st.name, result.Status, words)
 	}
 	result.Refused = false
 	if result.Unanswered && slices.Contains([]action{actionAgain, actionSignIn, actionForget, actionDone}, do) {
-		do = actionRetry // a server on the way timed out: the CMS may still work on the request
+		do = actionRetry // a proxy timed out, and the CMS may still work on the request
 	}
 	if do == actionSignIn && !r.sender.cfg.CanSignInAnew {
 		do = actionUnavailable
@@ -277,7 +281,7 @@ func (r *run) applyAction(st *step, result weir.Result, do action, words string)
 	return verdict{do, result}
 }
 
-// failStep returns the verdict of a step that fails although its answer is good.
+// failStep decides about a step whose answer is good, but whose setting "until" or "remember" fails.
 func (r *run) failStep(st *step, outcome weir.Outcome, words string, a *answer) verdict {
 	result := r.classifyStatus(st, a)
 	result.Outcome, result.Reason = outcome, st.name+": "+words

@@ -18,7 +18,7 @@ import (
 	"weir/internal/weir"
 )
 
-// settings are the parts of weir.yaml that this package reads.
+// settings has the settings of weir.yaml that the tests of this package use.
 type settings struct {
 	Delivery struct {
 		URL        string            `yaml:"url"`
@@ -36,7 +36,7 @@ type settings struct {
 
 var variable = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// refusing rejects messages. It takes the place of the sender for messages without steps.
+// refusing takes the place of the sender for messages without steps. It rejects each message.
 type refusing struct{}
 
 func (refusing) Send(context.Context, weir.Delivery) weir.Result {
@@ -47,8 +47,8 @@ func (refusing) Rehearse(context.Context, weir.Delivery, *cms.Rehearsal) weir.Re
 	return weir.Result{Outcome: weir.OutcomeRejected, Reason: "rehearsed as a single request"}
 }
 
-// compileSteps compiles the steps of a settings file. The address of the CMS is url, followed by the setting
-// "delivery.url" of the file.
+// compileSteps compiles the steps of a settings file. The argument "text" is the content of the file. The CMS's address
+// is the argument "url" with the file's setting delivery.url appended.
 func compileSteps(t *testing.T, text, url string, change ...func(*steps.Config)) (*steps.Sender, error) {
 	t.Helper()
 	file, err := parser.ParseBytes([]byte(text), 0)
@@ -92,7 +92,7 @@ func compileSteps(t *testing.T, text, url string, change ...func(*steps.Config))
 	return steps.New(cfg)
 }
 
-// newSender returns a sender to a CMS that handler serves.
+// newSender returns a sender whose CMS is a test server with the given handler.
 func newSender(t *testing.T, text string, handler http.Handler, change ...func(*steps.Config)) *steps.Sender {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -107,7 +107,7 @@ func newSender(t *testing.T, text string, handler http.Handler, change ...func(*
 	return s
 }
 
-// newDelivery returns the first attempt of a message with a body, under the contract article.
+// newDelivery returns the first attempt of a message with this body. The message's contract is article.
 func newDelivery(body string) weir.Delivery {
 	return weir.Delivery{Fence: 7, Attempt: 1, Message: &weir.Message{
 		ID: weir.ID{Epoch: 1, Lane: 0, Seq: 12, Nonce: "00112233445566778899"}, Contract: "article", Key: "/news/1",

@@ -5,10 +5,11 @@ import (
 	"testing"
 )
 
-// mistakesAt is the beginning of a settings file. The steps of each case follow at line 6, in column 7.
+// mistakesAt is the beginning of a settings file. The steps of each case begin at line 6, column 7.
 const mistakesAt = "contracts:\n  - name: article\n    root: article\n    key: ./@id\n    steps:\n"
 
-// mistakeCases are the cases of TestNew_Mistakes: the steps, and the place and a part of the text of the mistake.
+// mistakeCases are the cases of TestNew_Mistakes. The error names one mistake in each line of its text. One of these
+// lines must begin with "at", the position of the mistake in the settings, and must contain the text of "says".
 var mistakeCases = map[string]struct{ steps, at, says string }{
 	"NoRequest":   {"- name: find", "[6:9]", "the step has no request; write get, post"},
 	"TwoRequests": {"- get: /a\n        post: /b", "[7:9]", "make two steps of get and post"},
@@ -217,7 +218,6 @@ func TestNew_Mistakes(t *testing.T) {
 	}
 }
 
-// New must accept correct values. Otherwise TestNew_Mistakes would pass although New refuses all steps.
 func TestNew_CorrectSettings(t *testing.T) {
 	t.Parallel()
 	const text = `

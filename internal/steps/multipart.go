@@ -16,11 +16,11 @@ import (
 	"weir/internal/weir"
 )
 
-// multipartBody is a form with files (multipart/form-data). Its parts are sent in the order of the settings,
-// because some CMSs require an order.
+// multipartBody is a form with files (multipart/form-data). Its parts are sent in the order of the settings, because
+// some CMSs need a certain order.
 type multipartBody struct{ parts []*formPart }
 
-// formPart is a field or a file. A part is left out if the value of its content is nil.
+// formPart is a field or a file. If the value of content is nil, the part is not sent.
 type formPart struct {
 	name        *template
 	filename    *template // nil = the part is a field
@@ -28,7 +28,6 @@ type formPart struct {
 	content     *template
 }
 
-// compileMultipart compiles the setting "multipart".
 func (f *File) compileMultipart(p pair, s *scope) body {
 	items, ok := f.readList(p.value)
 	if !ok || len(items) == 0 {
@@ -78,7 +77,6 @@ func checkContentType(text string) error {
 	return err
 }
 
-// evaluatedPart is a part with its values.
 type evaluatedPart struct {
 	header  textproto.MIMEHeader
 	content []byte
@@ -97,8 +95,8 @@ func (b *multipartBody) renderBody(env map[string]any, _ *weir.Message) ([]byte,
 			hash.Write(part.content)
 		}
 	}
-	// A repeated request must be the same, so the boundary is not random. It is a hash of the contents, because no
-	// content can contain its own hash.
+	// The boundary is a hash of the contents. So a repeated request has the same bytes as the first one, and no content
+	// has the boundary in it by chance.
 	boundary := "weir-" + hex.EncodeToString(hash.Sum(nil)[:16])
 	var out bytes.Buffer
 	w := multipart.NewWriter(&out)
@@ -118,7 +116,7 @@ func (b *multipartBody) renderBody(env map[string]any, _ *weir.Message) ([]byte,
 	return out.Bytes(), w.FormDataContentType(), err
 }
 
-// evaluatePart returns the part with its values, or nil if the value of its content is nil.
+// evaluatePart evaluates the expressions of a part. If the value of the content is nil, evaluatePart returns nil.
 func (p *formPart) evaluatePart(env map[string]any) (*evaluatedPart, error) {
 	value, err := p.content.evaluateLeaf(env)
 	if err != nil {
@@ -155,7 +153,7 @@ func (p *formPart) evaluatePart(env map[string]any) (*evaluatedPart, error) {
 	return &evaluatedPart{header, content}, nil
 }
 
-// escapeParameter escapes the name of a field or file as browsers do, so that it cannot end its header.
+// escapeParameter escapes the name of a field or file as browsers do, so that the name cannot end the header.
 func escapeParameter(text string) string {
 	return strings.NewReplacer("\r", "%0D", "\n", "%0A", `"`, "%22").Replace(text)
 }

@@ -11,11 +11,11 @@ import (
 	"weir/internal/weir"
 )
 
-// asset is a message with a picture of four bytes that are not text.
+// asset is a message with a picture in base64. The picture's four bytes are not valid UTF-8.
 const asset = `<article><title>A "b"</title><file name="a&quot;b.png" type="image/png">/v+
 	9AA==</file></article>`
 
-// picture is the content of the picture in asset.
+// picture is the decoded picture of asset.
 const picture = "\xfe\xff\xbd\x00"
 
 // received is a request that a CMS got.
@@ -24,7 +24,7 @@ type received struct {
 	body   []byte
 }
 
-// sendAsset sends a message by one step, and returns the request that the CMS got.
+// sendAsset sends a message by a chain of one step. It returns the result, and the request that the CMS got.
 func sendAsset(t *testing.T, step, message string) (weir.Result, received) {
 	t.Helper()
 	var got received
@@ -133,8 +133,8 @@ func TestSender_RawBodies(t *testing.T) {
 	}
 }
 
-// Weir must refuse a line break in a header. Otherwise net/http would refuse the request, as if the CMS had
-// refused the connection, and the lane would pause.
+// Weir itself must refuse a line break in a header. If net/http refused the header, the error would look like a CMS
+// that cannot be reached, and the lane would pause.
 func TestSender_LineBreakInAHeader(t *testing.T) {
 	t.Parallel()
 	r, _ := sendAsset(t, "      - { post: /a, headers: { X-Title: \"{{ text('./title') }}\" } }\n",

@@ -8,19 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// maxRememberedID bounds a remembered id in bytes. Weir does not remember a longer text, because it is hardly
-// an id.
+// maxRememberedID is the maximum length of a remembered id in bytes. A longer text is hardly an id, so Weir does not
+// remember the text.
 const maxRememberedID = 512
 
-// rememberedName is the name by which expressions read the id that an earlier message of the key remembered.
+// rememberedName is the name by which expressions read the remembered id.
 const rememberedName = "remembered"
 
 // remembering records the uses of remembered ids in a chain.
 type remembering struct {
 	isRead     bool    // an expression reads the remembered id
-	firstRead  place   // the first place that reads the remembered id
+	firstRead  place   // place of the first expression that reads the remembered id
 	hasSetting bool    // a step has the setting "remember"
-	forgets    []place // places of the steps' own rules that forget the id
+	forgets    []place // places of "do: forget" in the steps' own rules
 }
 
 // Remembers reports whether a step of the contract has the setting "remember".
@@ -29,7 +29,6 @@ func (s *Sender) Remembers(contract string) bool {
 	return ch != nil && ch.remembering.hasSetting
 }
 
-// compileRemember compiles the setting "remember".
 func (c *compiler) compileRemember(settings map[string]pair, st *step, s *scope) {
 	p, ok := settings["remember"]
 	if !ok || c.chain == nil {
@@ -46,8 +45,8 @@ func (c *compiler) compileRemember(settings map[string]pair, st *step, s *scope)
 	c.chain.remembering.hasSetting = true
 }
 
-// checkRemembering records a mistake if expressions or rules of a chain use the remembered id, and no step has the
-// setting "remember".
+// checkRemembering records mistakes if the chain reads or forgets a remembered id, but no step has the setting
+// "remember".
 func (c *compiler) checkRemembering() {
 	if c.chain == nil || c.chain.remembering.hasSetting {
 		return
@@ -62,8 +61,8 @@ func (c *compiler) checkRemembering() {
 	}
 }
 
-// rememberID takes the id from a good answer of a step, for the result of the attempt and for the later steps. A text
-// that cannot be an id is ignored: it is blank, too long, not UTF-8, or has a zero byte.
+// rememberID keeps the id from a good answer of a step, for the attempt's result and for a further run of the chain in
+// this attempt. A text that is blank, too long, not UTF-8 or has a zero byte is not an id, and is ignored.
 func (r *run) rememberID(st *step, a *answer) error {
 	if st.remember == nil {
 		return nil
@@ -83,14 +82,14 @@ func (r *run) rememberID(st *step, a *answer) error {
 	return nil
 }
 
-// forgetID forgets the remembered id, because the CMS no longer has its item.
+// forgetID drops the remembered id, because the CMS no longer has the item.
 func (r *run) forgetID() {
 	r.isForgotten = r.isForgotten || r.rememberedID != ""
 	r.rememberedID, r.learnedID = "", ""
 }
 
-// isGone reports whether an answer means that the CMS no longer has the item. The step must have addressed the
-// item by the remembered id.
+// isGone reports whether the answer shows that the CMS no longer has the item of the remembered id. An answer shows
+// this if its status is 404 or 410 and the step's address has the id.
 func (r *run) isGone(st *step, a *answer) bool {
 	return st.addressesRemembered && r.rememberedID != "" &&
 		slices.Contains([]int{http.StatusNotFound, http.StatusGone}, a.Status)

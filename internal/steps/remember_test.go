@@ -61,7 +61,7 @@ func TestSender_Remember(t *testing.T) {
 	}
 }
 
-// A GraphQL request may address the item by its id, as any other step may.
+// The address of a GraphQL request can have the remembered id. If the answer is 404, the item is gone.
 func TestSender_RememberedInTheAddressOfGraphQL(t *testing.T) {
 	t.Parallel()
 	s := newSender(t, articleWithSteps(`
@@ -88,8 +88,9 @@ func TestSender_RememberedInTheAddressOfGraphQL(t *testing.T) {
 	}
 }
 
-// If a step has remembered an id and a later step fails, the attempt's result still has the id. Otherwise a lagging
-// index of the CMS would lead to a second item.
+// If a step has remembered an id and a later step fails, the attempt's result still has the id. Without the id, the
+// next attempt would look the item up. If the CMS's index is not up to date, the look-up finds nothing, and the attempt
+// would create a second item.
 func TestSender_RememberBeforeAFailure(t *testing.T) {
 	t.Parallel()
 	cms := &store{}
@@ -141,7 +142,8 @@ func TestSender_RememberedValues(t *testing.T) {
 	}
 }
 
-// A rule with "do: forget" can define a further answer by which the CMS reports that the item is gone.
+// A CMS can answer with a status other than 404 and 410 if an item is gone. A rule with "do: forget" can name that
+// status.
 func TestSender_Forget(t *testing.T) {
 	t.Parallel()
 	forgetting := strings.Replace(remembering, "        json: *item\n",

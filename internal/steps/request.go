@@ -10,7 +10,6 @@ import (
 	"weir/internal/weir"
 )
 
-// preparedRequest has the evaluated parts of a step's request.
 type preparedRequest struct {
 	method, address string
 	content         []byte
@@ -34,7 +33,7 @@ func (st *step) prepareRequest(env map[string]any, m *weir.Message) (*preparedRe
 	return p, err
 }
 
-// evaluateHeaders returns the headers, without those whose value is nil.
+// evaluateHeaders returns the headers with their values. A header whose value is nil is left out.
 func evaluateHeaders(headers []header, env map[string]any) (http.Header, error) {
 	out := http.Header{}
 	for _, h := range headers {
@@ -57,11 +56,12 @@ func evaluateHeaders(headers []header, env map[string]any) (http.Header, error) 
 	return out, nil
 }
 
-// isControl reports whether a character cannot stand in a header. With such a character, net/http would refuse
-// the request as if the CMS had refused the connection, and the lane would pause because of one message.
+// isControl reports whether a character cannot stand in a header. If net/http refused such a header, the error would
+// look like a CMS that cannot be reached, and one message would pause the lane.
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
-// newRequest returns a request that net/http cannot send again by itself.
+// newRequest returns the request for net/http. It removes GetBody, so that net/http does not send the body a second
+// time by itself.
 func (p *preparedRequest) newRequest(ctx context.Context) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, p.method, p.address, bytes.NewReader(p.content))
 	if err != nil {

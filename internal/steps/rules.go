@@ -17,22 +17,21 @@ const (
 	actionAgain       action = "again"       // start again at the first step
 	actionSignIn      action = "signIn"      // sign in anew, and start again
 	actionDone        action = "done"        // delivered; the later steps are not sent
-	actionRetry       action = "retry"       // the attempt has failed; it is one of the message's limited attempts
+	actionRetry       action = "retry"       // the attempt fails, and counts against the message's limit of attempts
 	actionReject      action = "reject"      // the message is dead
-	actionUnavailable action = "unavailable" // the CMS has failed; the attempt is not one of the message's limited ones
+	actionUnavailable action = "unavailable" // the CMS has failed; the attempt does not count against the limit
 )
 
 var actions = []action{actionOK, actionAgain, actionDone, actionRetry, actionReject, actionUnavailable,
 	actionForget, actionSignIn}
 
-// rule defines the action for some answers.
+// rule has the action for the answers that fit a condition.
 type rule struct {
 	when *expression
 	do   action
 	say  *template // the reason; nil = status and error text of the CMS
 }
 
-// compileRules compiles the list of rules under the setting "on".
 func (c *compiler) compileRules(n ast.Node, path string, s *scope) []rule {
 	f := c.file
 	items, ok := f.readList(n)
@@ -101,8 +100,8 @@ func actionNames() []string {
 	return names
 }
 
-// firstRule returns the first rule that matches, or nil. A rule that cannot be evaluated does not match. If no rule
-// matches, firstRule returns the error of the first one that cannot be evaluated.
+// firstRule returns the first rule whose condition is true. If there is no such rule, firstRule returns nil and the
+// error of the first condition that cannot be evaluated.
 func firstRule(rules []rule, env map[string]any) (*rule, error) {
 	var problem error
 	for i := range rules {
@@ -117,7 +116,7 @@ func firstRule(rules []rule, env map[string]any) (*rule, error) {
 	return nil, problem
 }
 
-// evaluateReason returns the text of the rule's setting "say"; empty = the rule does not have the setting. If an
+// evaluateReason returns the text of the rule's setting "say". If the rule has no "say", the text is empty. If an
 // expression in "say" fails, the text has only the literal parts.
 func (r *rule) evaluateReason(env map[string]any) string {
 	if r.say == nil {

@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// If the CMS does not answer a write, the CMS may still work on the write, so the result is Unanswered. A look-up
-// changes nothing, so the result of a look-up is not Unanswered.
+// If a write gets no answer, the CMS may still work on the write, so Result.Unanswered is true. A look-up changes
+// nothing, so Unanswered is false.
 func TestSender_NoAnswerInTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -99,7 +99,8 @@ func TestSender_Until(t *testing.T) {
 	}
 }
 
-// TestSender_Bodies checks that no value becomes markup, another field or another part of the address.
+// TestSender_Bodies checks that values of a message are escaped: a value never becomes markup, a further field, or a
+// further part of the address.
 func TestSender_Bodies(t *testing.T) {
 	t.Parallel()
 	const hostile = `<article><title>&lt;b&gt;"x" &amp; 'y'</title><path>a/../b?c=d#e</path>` +

@@ -20,7 +20,7 @@ type SignInConfig struct {
 	URL       string // base of the addresses that begin with / or ?
 	Steps     Source
 	Send      Source // headers with the credential, for the requests of messages
-	Cookies   bool   // true = cookies of the answers are added to the requests of messages
+	Cookies   bool   // true = the requests of messages get the cookies of the answers
 	For       Source // the credential's lifetime: a duration, or an expression for the seconds; not set = 10 minutes
 	Transport http.RoundTripper
 	Timeout   time.Duration // limit for each request
@@ -34,7 +34,7 @@ type SignIn struct {
 	steps   []*step
 	headers []header
 	life    time.Duration
-	seconds *template // an expression for the lifetime in seconds; nil = the field life has the lifetime
+	seconds *template // an expression for the lifetime in seconds; nil = life is the lifetime
 }
 
 const defaultLife = 10 * time.Minute
@@ -80,8 +80,8 @@ func (s *SignIn) compileLife(life Source, path string, names *scope) {
 	}
 }
 
-// Fetch implements signin.Source. An answer may have secrets. So the errors of Fetch quote only two parts of an
-// answer: its status, and the text that the step's setting "say" selects.
+// Fetch implements signin.Source. Answers can have secrets. So an error of Fetch quotes only two parts of an answer:
+// the status, and the text that the step's setting "say" selects.
 func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 	return c, s.readLife(&c, began, env)
 }
 
-// readLife sets the end of the credential's life, if the setting "for" is an expression.
+// readLife sets c.ExpiresAt if the setting "for" is an expression.
 func (s *SignIn) readLife(c *signin.Credential, began time.Time, env map[string]any) error {
 	if s.seconds == nil {
 		return nil
@@ -158,8 +158,8 @@ func (s *SignIn) sendStep(ctx context.Context, client *http.Client, st *step, en
 	return a, s.checkAnswer(st, a, env)
 }
 
-// checkAnswer returns an error if the step does not expect the answer, or if the answer does not satisfy the step's
-// condition "success".
+// checkAnswer returns an error if the step does not expect the answer's status, or if the step's condition "success" is
+// not true.
 func (s *SignIn) checkAnswer(st *step, a *answer, env map[string]any) error {
 	own := maps.Clone(env)
 	addOwn(own, a)
@@ -180,8 +180,8 @@ func (s *SignIn) checkAnswer(st *step, a *answer, env map[string]any) error {
 	return errors.New(problem)
 }
 
-// evaluateSay returns the text of the step's setting "say", without the secrets of the settings; empty = the step does
-// not have the setting, or "say" cannot be evaluated with the answer.
+// evaluateSay returns the text of the step's setting "say", and hides the secrets of the settings in the text. If the
+// step has no "say", or if "say" cannot be evaluated, the text is empty.
 func (s *SignIn) evaluateSay(st *step, env map[string]any) string {
 	if st.say == nil {
 		return ""

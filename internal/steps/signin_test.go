@@ -44,7 +44,7 @@ func newSignIn(t *testing.T, text, url string) (*steps.SignIn, error) {
 	)
 }
 
-// newPortal starts a CMS with a sign-in form, a session cookie and a token against forged requests.
+// newPortal starts a CMS with a sign-in form, a session cookie and an anti-CSRF token. It returns the CMS's address.
 func newPortal(t *testing.T) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -95,7 +95,7 @@ for: "{{ token.json.data.expires / 1000 }}"
 	var _ signin.Source = s
 }
 
-// loginStep is the beginning of settings. Their first step signs in, and the portal accepts it.
+// loginStep is the beginning of a list of steps. The CMS of newPortal accepts the credentials of the first step.
 const loginStep = "steps: [ { post: /login, form: { user: weir, password: \"${PASSWORD}\" } }"
 
 func TestSignIn_Fails(t *testing.T) {
@@ -139,8 +139,7 @@ func TestNewSignIn_Mistakes(t *testing.T) {
 	}
 }
 
-// The reason of a failed sign-in has the CMS's text that the setting "say" selects, without the secrets of the
-// settings.
+// The error of a failed sign-in quotes the text that the setting "say" selects, but hides the secrets of the settings.
 func TestSignIn_Says(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -163,7 +162,7 @@ func TestSignIn_Says(t *testing.T) {
 	}
 }
 
-// numberedSignIns is a sign-in whose tokens are t1, t2 and so on.
+// numberedSignIns is a signin.Source whose tokens are t1, t2 and so on.
 type numberedSignIns struct{ count int }
 
 func (n *numberedSignIns) Fetch(context.Context) (signin.Credential, error) {
@@ -211,15 +210,14 @@ func TestSender_SignsInAnewByRule(t *testing.T) {
 	}
 }
 
-// signInBy returns a function that changes the settings of a sender. The sender then signs its requests in with
-// credentials of the source.
+// signInBy returns a change of a sender's settings: requests get credentials of the given source.
 func signInBy(source signin.Source) func(*steps.Config) {
 	return func(c *steps.Config) {
 		c.Transport, c.CanSignInAnew = signin.NewTransport(c.Transport, signin.NewKeeper(source, time.Now)), true
 	}
 }
 
-// A server of GraphQL answers 200 to an expired token. If Weir cannot renew the credential, the outcome is
+// A GraphQL server answers 200 to a request with an expired token. If Weir cannot renew the credential, the outcome is
 // unavailable.
 func TestSender_GraphQLSignsInAnew(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,8 @@ func (s *Source) UnmarshalYAML(n ast.Node) error {
 // IsSet reports whether the settings file has the part.
 func (s Source) IsSet() bool { return s.node != nil }
 
-// File is a settings file. It finds positions in the text, and resolves aliases and variables.
+// File is a settings file. It finds positions in the text, resolves aliases and environment variables, and collects
+// mistakes.
 type File struct {
 	lines    []string
 	anchors  map[string]ast.Node
@@ -35,9 +36,9 @@ type File struct {
 	mistakes []Mistake
 }
 
-// NewFile returns the file of a parsed text. The pattern variable matches the placeholder of an environment variable;
-// its first group is the variable's name. The function lookUp returns the value of a variable. Placeholders may be in
-// the literal part of a value. Expressions never contain the value of a variable.
+// NewFile returns the file with this text and its parsed documents. The regular expression in "variable" matches a
+// placeholder of an environment variable; its first group is the variable's name. The function lookUp returns the
+// value of an environment variable.
 func NewFile(text string, docs []*ast.DocumentNode, variable *regexp.Regexp, lookUp func(name string) string) *File {
 	f := &File{lines: strings.Split(text, "\n"), anchors: map[string]ast.Node{}, variable: variable, lookUp: lookUp}
 	for _, doc := range docs {
@@ -58,7 +59,7 @@ func (c anchorCollector) Visit(n ast.Node) ast.Visitor {
 	return c
 }
 
-// Secrets returns the values of the variables that the settings use.
+// Secrets returns the values of the environment variables that the compiled settings use.
 func (f *File) Secrets() []string { return f.secrets }
 
 // Mistake is a mistake in the settings file.
@@ -72,13 +73,13 @@ func (m Mistake) Error() string {
 	return fmt.Sprintf("[%d:%d] %s: %s", m.Line, m.Column, m.Path, m.Message)
 }
 
-// place is a position in the file. It also has the name of the setting at this position.
+// place is a position in the file, with the name of the setting there.
 type place struct {
 	line, column int
 	path         string
 }
 
-// addMistake records a mistake once, even if aliases repeat its text.
+// addMistake records a mistake. If several YAML aliases use the wrong text, addMistake records the mistake only once.
 func (f *File) addMistake(at place, format string, args ...any) {
 	m := Mistake{at.line, at.column, at.path, f.hideVariables(fmt.Sprintf(format, args...))}
 	same := func(other Mistake) bool {
@@ -89,7 +90,7 @@ func (f *File) addMistake(at place, format string, args ...any) {
 	}
 }
 
-// takeMistakes returns the mistakes in the order of the file, and clears the list.
+// takeMistakes returns the mistakes, sorted by their positions in the file, and clears the list.
 func (f *File) takeMistakes() []Mistake {
 	found := f.mistakes
 	f.mistakes = nil
@@ -99,12 +100,13 @@ func (f *File) takeMistakes() []Mistake {
 	return found
 }
 
-// hideVariables replaces the placeholders of variables with ${NAME}, as in the settings file.
+// hideVariables replaces the placeholders of environment variables with ${NAME}, the spelling of the settings file.
 func (f *File) hideVariables(text string) string {
 	return f.variable.ReplaceAllString(text, "$${$1}")
 }
 
-// fillVariables fills variables into a literal text, and stores their values as secrets.
+// fillVariables replaces the placeholders of environment variables with their values, and adds the values to the
+// secrets.
 func (f *File) fillVariables(text string) string {
 	return f.variable.ReplaceAllStringFunc(text, func(found string) string {
 		value := f.lookUp(f.variable.FindStringSubmatch(found)[1])
@@ -129,10 +131,10 @@ func (f *File) resolveNode(n ast.Node) ast.Node {
 			return n
 		}
 	}
-	return nil // an alias of itself has no value
+	return nil // an alias refers to itself
 }
 
-// placeOf returns the beginning of a node.
+// placeOf returns the place where a node begins.
 func placeOf(n ast.Node, path string) place {
 	switch t := n.(type) {
 	case *ast.MappingNode:
@@ -186,13 +188,13 @@ func (f *File) readMapping(n ast.Node, path string) ([]pair, bool) {
 	return pairs, true
 }
 
-// emptyAt returns an empty value at a place.
+// emptyAt returns a null node, for a setting without a value.
 func emptyAt(at place) ast.Node {
 	return &ast.NullNode{BaseNode: &ast.BaseNode{}, Token: &token.Token{Position: &token.Position{Line: at.line,
 		Column: at.column}}}
 }
 
-// addMerged adds a merged entry, except if the mapping has an entry with the same name.
+// addMerged adds an entry of a merged mapping to pairs, except if pairs already has the entry's key.
 func addMerged(pairs []pair, p pair) []pair {
 	if slices.ContainsFunc(pairs, func(other pair) bool { return other.key == p.key }) {
 		return pairs
@@ -213,8 +215,8 @@ func (f *File) readList(n ast.Node) ([]ast.Node, bool) {
 	return items, true
 }
 
-// readText returns the text of a scalar: a string, or a number or bool in the spelling of the file. It returns false
-// for any other node.
+// readText returns the text of a scalar. A number or a bool is spelled as in the file. For any other node, readText
+// returns false.
 func readText(n ast.Node) (string, bool) {
 	switch t := n.(type) {
 	case *ast.StringNode:
@@ -227,9 +229,9 @@ func readText(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// locatePart returns the place of a text in the value of a scalar. It searches the file for part, from the beginning
-// of the scalar on, and takes occurrence number count (from 0). If the text skip begins there, the place is the end of
-// skip. If there is no such occurrence, the place is the beginning of the scalar.
+// locatePart returns the place where the scalar n contains the text in "part". The argument "count" is the number of
+// the occurrence, from 0. If the text in "skip" begins at that place, locatePart returns the place after this text. If
+// locatePart does not find the occurrence, it returns the beginning of the scalar.
 func (f *File) locatePart(n ast.Node, path, part string, count int, skip string) place {
 	at := placeOf(n, path)
 	line, column := at.line, at.column
@@ -255,7 +257,8 @@ func (f *File) locatePart(n ast.Node, path, part string, count int, skip string)
 	return at
 }
 
-// advancePlace moves a place behind skip, if the text skip begins at this byte offset in the place's line.
+// advancePlace moves a place to the end of the text in "skip". If the place's line does not have this text at the byte
+// offset, advancePlace returns the place unchanged.
 func (f *File) advancePlace(at place, offset int, skip string) place {
 	if rest := f.lines[at.line-1][offset:]; strings.HasPrefix(rest, skip) {
 		at.column += utf8.RuneCountInString(skip)
@@ -263,7 +266,7 @@ func (f *File) advancePlace(at place, offset int, skip string) place {
 	return at
 }
 
-// byteOffset returns the length in bytes of a line's first characters.
+// byteOffset converts an offset in characters to the offset in bytes.
 func byteOffset(line string, characters int) int {
 	offset := 0
 	for range characters {
@@ -276,8 +279,8 @@ func byteOffset(line string, characters int) int {
 	return offset
 }
 
-// SuggestName returns a hint with the most similar name, for the end of an error text; empty = no name is
-// similar.
+// SuggestName returns a hint for the end of an error text, such as "; did you mean headers?". The hint has the name
+// that is most similar to the given name. If no name is similar, the hint is empty.
 func SuggestName(given string, names []string) string {
 	best, bestCost := "", 3
 	for _, name := range names {

@@ -1,11 +1,12 @@
-// Package steps writes a message to a CMS by a chain of requests that the settings define. An example: look an
-// item up, create or update it, publish it.
+// Package steps writes a message to a CMS by a chain of requests that the settings define. For example, a chain looks
+// an item up, creates or updates the item, and publishes the item.
 //
-// An attempt runs the chain from its first step. Apart from a remembered id no progress is stored, because a look-up
-// determines whether an item exists. If the 2xx answer of a look-up cannot be read, the look-up fails. Such an answer
-// never means that there is no item. Starting again is safe because each key has one writer at a time.
+// Each attempt runs the chain from the first step. Weir stores no progress of a chain, except the CMS's id of the item
+// (remembered id). To start again is safe, because a look-up shows whether the item exists, and no other writer changes
+// the same key at the same time. If the 2xx answer to a look-up cannot be read, the look-up fails. Weir never takes
+// such an answer for a missing item.
 //
-// All expressions are compiled and type-checked when the settings are read. Each mistake has its line and
+// When Weir reads the settings, this package compiles and type-checks all expressions. Each mistake has its line and
 // column.
 package steps
 
@@ -27,10 +28,10 @@ type Contract struct {
 	Name    string
 	Path    string // setting that has the steps, such as contracts[0].steps
 	Steps   Source
-	Answers map[int]weir.Outcome // by status: the outcome in place of the default
+	Answers map[int]weir.Outcome // by HTTP status: the outcome that replaces the default one
 }
 
-// Messages reads values of messages.
+// Messages reads values from the bodies of messages.
 type Messages interface {
 	Extract(ctx context.Context, x *contract.Extractor, contentType string, body []byte) ([][]string, error)
 }
@@ -44,26 +45,26 @@ type Next interface {
 // Config has the settings of a Sender.
 type Config struct {
 	File       *File
-	URL        string            // base of the addresses of the steps
+	URL        string            // base of the steps' addresses
 	Headers    map[string]string // headers of all requests; a step's own headers replace them
 	Timeout    time.Duration     // limit for one attempt with all its steps
-	Rules      Source            // rules for the answers of all steps, which come after a step's own rules
-	RetryAfter string            // name of a header that may have a delay, as Retry-After may; empty = none
+	Rules      Source            // rules for the answers of all steps; a step's own rules come first
+	RetryAfter string            // name of another header with a delay, beside Retry-After; empty = none
 	MaxAnswer  int64             // largest answer in bytes; 0 = 4 MiB
 	Contracts  []Contract
 	Messages   Messages
 	Next       Next
-	Transport  http.RoundTripper // sends requests, and signs them in; nil = requests are not signed in
-	Secrets    func() []string   // returns the present secrets of the sign-in; nil = none
+	Transport  http.RoundTripper // sends the requests, and can add the credential of the sign-in; nil = no sign-in
+	Secrets    func() []string   // returns the current secrets of the sign-in; nil = none
 	Now        func() time.Time
-	// CanSignInAnew reports whether another sign-in can return a different credential, which a rule with "do: signIn"
-	// needs.
+	// CanSignInAnew is true if another sign-in can return a different credential. Only then "do: signIn" is allowed in
+	// rules.
 	CanSignInAnew bool
 }
 
 const defaultMaxAnswer = 4 << 20
 
-// Sender makes attempts. It is safe for concurrent use.
+// Sender makes attempts to write messages. It is safe for concurrent use.
 type Sender struct {
 	cfg     Config
 	chains  map[string]*chain
@@ -103,7 +104,7 @@ func New(cfg Config) (*Sender, error) {
 	return s, cfg.File.joinMistakes()
 }
 
-// joinMistakes returns the recorded mistakes as one error, and clears the record; nil = there are none.
+// joinMistakes returns the recorded mistakes as one error, and clears the record. Without mistakes, the error is nil.
 func (f *File) joinMistakes() error {
 	var problems []error
 	for _, m := range f.takeMistakes() {
@@ -137,8 +138,8 @@ func (s *Sender) newMask() cms.Mask {
 	return cms.NewMask(secrets...)
 }
 
-// Send makes one attempt: it runs the steps of the message's contract. If the contract has no steps, Next makes the
-// attempt.
+// Send makes one attempt: it runs the steps of the message's contract. If the contract has no steps, Config.Next makes
+// the attempt.
 func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	ch := s.chains[d.Message.Contract]
 	if ch == nil {

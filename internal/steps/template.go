@@ -9,7 +9,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// template is a text with expressions.
+// template is a text that can have {{ expressions }}.
 type template struct{ parts []templatePart }
 
 // templatePart is a literal text or an expression.
@@ -58,8 +58,8 @@ func (f *File) compileText(n ast.Node, path, text string, s *scope, fill func(st
 	}
 }
 
-// newLocator returns a function that finds the place of a line and a column of one expression. The text can have
-// several expressions; count is the number of this one, from 0.
+// newLocator returns a function that converts a line (from 1) and a column (from 0) within an expression to a place in
+// the file. Parameter count is the number of the expression in the text of the node n, from 0.
 func (f *File) newLocator(n ast.Node, path, source string, count int) func(line, column int) place {
 	return func(line, column int) place {
 		if line > 1 {
@@ -68,7 +68,7 @@ func (f *File) newLocator(n ast.Node, path, source string, count int) func(line,
 		first, _, _ := strings.Cut(source, "\n")
 		before := string([]rune(first)[:min(column, len([]rune(first)))])
 		at := f.locatePart(n, path, "{{", count, "{{"+before)
-		if column == 0 && at.line > 0 { // the start of the expression: behind {{ and the space after it
+		if column == 0 && at.line > 0 { // the expression begins after {{ and white space
 			at = f.locatePart(n, path, "{{", count, "{{"+leadingSpace(first))
 		}
 		return at
@@ -77,8 +77,8 @@ func (f *File) newLocator(n ast.Node, path, source string, count int) func(line,
 
 func leadingSpace(text string) string { return text[:len(text)-len(strings.TrimLeft(text, " \t"))] }
 
-// findEnd returns the index of the }} that closes an expression, or -1. Braces in quoted texts, and the braces
-// of maps, belong to the expression.
+// findEnd returns the index of the }} that closes an expression, or -1. Braces in quoted texts and braces of maps do
+// not close the expression.
 func findEnd(text string) int {
 	depth, quote := 0, byte(0)
 	for i := 0; i < len(text); i++ {
@@ -103,7 +103,7 @@ func findEnd(text string) int {
 	return -1
 }
 
-// isSingle reports whether the template is exactly one expression.
+// isSingle reports whether the template is one expression without any literal text.
 func (t *template) isSingle() bool { return len(t.parts) == 1 && t.parts[0].expression != nil }
 
 // isConstant reports whether the template has no expression.
@@ -125,7 +125,8 @@ func (t *template) literalText() string {
 	return b.String()
 }
 
-// evaluateLeaf returns the value of a leaf: a single expression keeps its type, any other template is a text.
+// evaluateLeaf returns the template's value. The value of a single expression keeps its type; any other value is a
+// text.
 func (t *template) evaluateLeaf(env map[string]any) (any, error) {
 	if t.isSingle() {
 		return t.parts[0].expression.evaluateExpression(env)
@@ -133,12 +134,13 @@ func (t *template) evaluateLeaf(env map[string]any) (any, error) {
 	return t.evaluateText(env)
 }
 
-// evaluateText returns the template as a text. A nil value is an empty text.
+// evaluateText returns the template as a text. A nil value becomes an empty text.
 func (t *template) evaluateText(env map[string]any) (string, error) {
 	return t.joinParts(env, func(_ string, value any) (string, error) { return toText(value) })
 }
 
-// joinParts joins the parts. It calls change for each value, and passes all literal text that stands before the value.
+// joinParts returns the template as a text. It calls the function change to convert each expression's value. The first
+// argument of change is all literal text of the template in front of the expression.
 func (t *template) joinParts(env map[string]any, change func(before string, value any) (string, error)) (string,
 	error) {
 	var b, literals strings.Builder
@@ -173,7 +175,7 @@ func (e *expression) newValueError(err error) error {
 	return &valueError{fmt.Errorf("{{ %s }}: %w", e.source, err), e.reads}
 }
 
-// requireText records a mistake if the value of a part can never be a text.
+// requireText records a mistake for each expression whose value can never be a text.
 func (f *File) requireText(t *template, at place) {
 	for _, p := range t.parts {
 		if p.expression == nil || p.expression.kind == nil {
@@ -199,7 +201,8 @@ func (t *template) readsRemembered() bool {
 	})
 }
 
-// newValueError returns the error of a template whose value cannot be used. It names the first expression.
+// newValueError returns the error of a template whose value cannot be used. The error names the template's first
+// expression.
 func (t *template) newValueError(err error) error {
 	for _, p := range t.parts {
 		if p.expression != nil {

@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// The result of a rejected message has the status of the answer. Without a status the holder would not take the result
-// for a verdict of the CMS, and failures before and after the message would count as failures in a row.
+// The result of a rejected message has the status of the CMS's answer. Without a status, the holder would think that no
+// answer came. Then failures before and after the message would count as failures in a row.
 func TestSender_RejectionIsAVerdict(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -45,8 +45,8 @@ func TestSender_RejectionIsAVerdict(t *testing.T) {
 	}
 }
 
-// CMSs report the end of a rate limit in headers of their own: as seconds with or without a fraction, as a
-// date, or as a Unix time.
+// Different CMSs report the end of a rate limit in different headers and forms: as seconds with or without a fraction,
+// as a date, or as a Unix time.
 func TestSender_RetryAfter(t *testing.T) {
 	t.Parallel()
 	at := time.Now().Add(90 * time.Second)
@@ -75,8 +75,8 @@ func TestSender_RetryAfter(t *testing.T) {
 	}
 }
 
-// A sign-in page, a proxy or a firewall may answer 200 with a page of HTML. A step whose answer no expression reads
-// must not take the page for the CMS's answer.
+// A sign-in, a proxy or a firewall in front of the CMS can answer 200 with a page of HTML. Even a step whose answer no
+// expression reads must not take the page for the CMS's answer.
 func TestSender_PageThatNoExpressionReads(t *testing.T) {
 	t.Parallel()
 	const page = "<!DOCTYPE html><html>sign in"
@@ -106,8 +106,8 @@ func TestSender_PageThatNoExpressionReads(t *testing.T) {
 	}
 }
 
-// An expected 404 with a page of HTML comes from a proxy or from a CMS that is starting. The setting "success" cannot
-// be evaluated with such an answer. So after a look-up, Weir does not know whether the item exists, and the outcome is
+// An expected 404 with a page of HTML comes from a proxy or from a CMS that is starting. With such an answer, the
+// setting "success" cannot be evaluated. After a look-up, Weir does not know whether the item exists, so the outcome is
 // unavailable. After a write, the outcome is retry.
 func TestSender_SuccessOfAnUnreadableAnswer(t *testing.T) {
 	t.Parallel()

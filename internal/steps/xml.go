@@ -12,16 +12,17 @@ import (
 	"weir/internal/weir"
 )
 
-// xmlBody is an XML document. Only texts and values of attributes have expressions, so that no value can become
+// xmlBody is an XML document. Expressions stand only in texts and in attribute values, so that no value can become
 // markup.
 type xmlBody struct {
 	doc         *etree.Document
-	expressions []*template // the expressions and environment variables; a mark has the index of one of them
+	expressions []*template // the expressions and environment variables, by the number in their mark
 	isCall      bool        // the document is an XML-RPC call
 }
 
-// Marks replace expressions and environment variables while the document is parsed, because their texts may have
-// characters of XML's syntax. The document keeps the marks until its values are filled in.
+// A mark stands in the document in place of an expression or an environment variable, and has a number between these
+// two characters. Without marks, the XML parser would read a character of an expression, such as <, as markup. When a
+// request is built, values replace the marks.
 const (
 	xmlMarkBegin = "\uE010"
 	xmlMarkEnd   = "\uE011"
@@ -29,7 +30,6 @@ const (
 
 var xmlMark = regexp.MustCompile(xmlMarkBegin + `(\d+)` + xmlMarkEnd)
 
-// compileXML compiles an XML body.
 func (f *File) compileXML(p pair, st *step, s *scope) body {
 	text, ok := readText(p.value)
 	if !ok || strings.TrimSpace(text) == "" {
@@ -37,7 +37,7 @@ func (f *File) compileXML(p pair, st *step, s *scope) body {
 		return nil
 	}
 	b := &xmlBody{}
-	// The value of an environment variable must not become markup either.
+	// The value of an environment variable must not become markup.
 	markVariables := func(literal string) string {
 		return f.variable.ReplaceAllStringFunc(literal, func(found string) string {
 			return b.addMark(templatePart{literal: f.fillVariables(found)})
@@ -83,8 +83,8 @@ func describeXML(err error) string {
 	return xmlMark.ReplaceAllString(strings.TrimPrefix(err.Error(), "accept: "), "{{ … }}")
 }
 
-// checkMarks records a mistake if e or an element in e has an expression or an environment variable in a name, a
-// comment or a processing instruction.
+// checkMarks records a mistake if e, or an element inside e, has a mark in a name, a comment or a processing
+// instruction.
 func (f *File) checkMarks(e *etree.Element, at place) {
 	names := e.FullTag()
 	for _, a := range e.Attr {
@@ -117,7 +117,7 @@ func (b *xmlBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, strin
 	return content, "text/xml; charset=utf-8", err
 }
 
-// fillElement fills values into an element. If an attribute consists of one expression, and its value is nil,
+// fillElement replaces the marks in an element with values. If an attribute is a single expression with the value nil,
 // fillElement leaves the attribute out.
 func (b *xmlBody) fillElement(e *etree.Element, env map[string]any) error {
 	kept := e.Attr[:0]
@@ -149,7 +149,7 @@ func (b *xmlBody) fillElement(e *etree.Element, env map[string]any) error {
 	return nil
 }
 
-// expandMarks replaces the marks in a text with values. isNil is true if the text is one mark and its value is nil.
+// expandMarks replaces the marks in a text with values. isNil is true if the text is a single mark whose value is nil.
 func (b *xmlBody) expandMarks(text string, env map[string]any) (expanded string, isNil bool, err error) {
 	expanded = xmlMark.ReplaceAllStringFunc(text, func(mark string) string {
 		number, _ := strconv.Atoi(xmlMark.FindStringSubmatch(mark)[1])

@@ -14,27 +14,27 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// Answer is an answer to a request of a step.
+// Answer is an answer to the request of a step.
 type Answer struct {
 	Status  int               `yaml:"status"`
 	Headers map[string]string `yaml:"headers,omitempty"`
 	Body    string            `yaml:"body,omitempty"`
-	JSON    any               `yaml:"json,omitempty"` // the body as a tree
+	JSON    any               `yaml:"json,omitempty"` // the body as a tree, in place of Body
 }
 
 // Answers are the answers to the requests of a trial.
 type Answers struct {
-	Steps      map[string][]Answer // by the name of the step, in the order of its requests
-	Remembered string              // the remembered id of the key; empty = the delivery has the remembered id, if any
+	Steps      map[string][]Answer // by the name of the step, in the order of the step's requests
+	Remembered string              // the remembered id of the key; if empty, the delivery's RememberedID is used
 }
 
-// rememberedName is the name of Answers.Remembered in a file. Steps cannot have this name.
+// rememberedName is the name of Answers.Remembered in a file of answers. Steps cannot have this name.
 const rememberedName = "remembered"
 
-// maxRecorded limits the bytes that are recorded of an answer of the CMS.
+// maxRecorded limits the bytes of a CMS's answer that are recorded.
 const maxRecorded = 1 << 20
 
-// answerEntry is the value of a name in a file: one answer, a list of answers, or a text.
+// answerEntry is the value of a name in a file of answers: one answer, a list of answers, or a text.
 type answerEntry struct {
 	list []Answer
 	text string
@@ -51,8 +51,8 @@ func (e *answerEntry) UnmarshalYAML(decode func(any) error) error {
 	return err
 }
 
-// ParseAnswers reads answers in YAML or JSON. Each name of a step has one answer or a list of answers. The name
-// "remembered" has the remembered id.
+// ParseAnswers reads answers in YAML or JSON. The text has one answer, or a list of answers, under the name of each
+// step. It can also have Answers.Remembered under the name "remembered".
 func ParseAnswers(text []byte) (Answers, error) {
 	var entries map[string]answerEntry
 	if err := yaml.UnmarshalWithOptions(text, &entries, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
@@ -80,8 +80,8 @@ func ParseAnswers(text []byte) (Answers, error) {
 	return answers, nil
 }
 
-// checkAndEncode returns an error if an answer is invalid. If an answer has the field "json", checkAndEncode writes the
-// field's value into the body, and sets the Content-Type if it is missing.
+// checkAndEncode returns an error if the answer is invalid. If the answer has the field JSON, checkAndEncode writes
+// that field's value into the body, and sets the Content-Type if the header is missing.
 func (a *Answer) checkAndEncode() error {
 	if a.Status < 200 || a.Status > 599 {
 		return fmt.Errorf("status is %d and must be 200 to 599", a.Status)
@@ -107,7 +107,6 @@ func (a *Answer) checkAndEncode() error {
 	return nil
 }
 
-// newResponse returns the answer to a request.
 func (a *Answer) newResponse(req *http.Request) *http.Response {
 	header := http.Header{}
 	for name, value := range a.Headers {
@@ -118,12 +117,13 @@ func (a *Answer) newResponse(req *http.Request) *http.Response {
 		Body: io.NopCloser(strings.NewReader(a.Body)), ContentLength: int64(len(a.Body))}
 }
 
-// unrecorded are the headers of answers that are not recorded, because they have secrets, or because they
-// change with each answer and no chain reads them.
+// unrecorded has the headers that newAnswer leaves out. Such a header contains a secret, or it changes with each answer
+// and no chain reads it.
 var unrecorded = []string{"Set-Cookie", "Date", "Server", "Connection", "Keep-Alive", "Transfer-Encoding",
 	"Content-Length", "X-Powered-By"}
 
-// newAnswer returns an answer of the CMS in the form for a file. text is its body without secrets; JSON is indented.
+// newAnswer converts a CMS's response into an Answer, which can be stored in a file of answers. The parameter text is
+// the body of the response without secrets. If the body is JSON, newAnswer indents it.
 func newAnswer(resp *http.Response, text string, secrets Secrets) Answer {
 	a := Answer{Status: resp.StatusCode, Headers: map[string]string{}, Body: text}
 	for name, values := range resp.Header {
@@ -138,7 +138,7 @@ func newAnswer(resp *http.Response, text string, secrets Secrets) Answer {
 	return a
 }
 
-// FormatAnswers returns answers as a file for ParseAnswers.
+// FormatAnswers returns answers, by the name of the step, as YAML for ParseAnswers.
 func FormatAnswers(answers map[string][]Answer) ([]byte, error) {
 	return yaml.MarshalWithOptions(answers, yaml.UseLiteralStyleIfMultiline(true))
 }

@@ -8,7 +8,7 @@ import (
 	"weir/internal/weir"
 )
 
-// FormatText returns the trial as text, for people, and for files that are compared with later trials.
+// FormatText returns the trial as text, for people and for comparison with the text of other trials.
 func (t *Trial) FormatText() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", t.describeMessage())
@@ -69,13 +69,13 @@ func (t *Trial) describeVerdict() string {
 	return string(t.Verdict)
 }
 
-// DescribeMessage returns contract, key, version and due time of a message as one line.
+// DescribeMessage returns one line with the contract, key, version and due time of a message.
 func DescribeMessage(m *weir.Message) string {
 	t := Trial{Contract: m.Contract, Key: m.Key, Version: m.Version, DueAt: m.DueAt}
 	return t.describeMessage()
 }
 
-// DescribeProblems returns a line for each problem.
+// DescribeProblems returns one line for each problem.
 func DescribeProblems(problems []weir.Problem) []string {
 	lines := make([]string, len(problems))
 	for i, p := range problems {
@@ -89,7 +89,6 @@ func DescribeProblems(problems []weir.Problem) []string {
 
 const indent = "   "
 
-// writeText writes the request of a step, and its answer.
 func (s *Step) writeText(b *strings.Builder) {
 	if s.Problem != "" {
 		fmt.Fprintf(b, "%sno request: %s\n", indent, s.Problem)

@@ -1,5 +1,5 @@
-// Package trial shows the requests that a message would make. A trial is one attempt outside of the lanes, with the
-// code that delivers messages. The answer to each request comes from a file or from the CMS, or is missing.
+// Package trial shows the requests that a message would cause. A trial is one attempt outside of the lanes, made with
+// the code that delivers messages. Each request gets its answer from a file or from the CMS, or gets no answer.
 package trial
 
 import (
@@ -23,7 +23,7 @@ import (
 // Verdict is the result of a trial.
 type Verdict string
 
-// The verdicts of a trial.
+// The results of a trial.
 const (
 	Delivered   Verdict = "delivered"
 	Retry       Verdict = "retry" // the message would be tried again, a limited number of times
@@ -40,21 +40,21 @@ type Trial struct {
 	Key       string         `json:"key,omitempty"`
 	Version   string         `json:"version,omitempty"`
 	DueAt     time.Time      `json:"dueAt,omitzero"`
-	SignedIn  bool           `json:"signedIn,omitempty"` // the sign-in adds its headers to each request
+	SignedIn  bool           `json:"signedIn,omitempty"` // delivery.signIn adds headers to each request
 	Problems  []weir.Problem `json:"problems,omitempty"` // problems of a refused message
 	Steps     []Step         `json:"steps,omitempty"`
 	Verdict   Verdict        `json:"verdict"`
 	Reason    string         `json:"reason,omitempty"`
 	Needs     string         `json:"needs,omitempty"`     // the step whose answer is missing
 	Remembers string         `json:"remembers,omitempty"` // the id that would be remembered for the key
-	Unused    []string       `json:"unused,omitempty"`    // names of steps with more answers than requests
+	Unused    []string       `json:"unused,omitempty"`    // names of steps with more answers in the file than requests
 }
 
-// Step is a request of the attempt, a step whose condition is false, or a step that was not reached.
+// Step is a request of the attempt, a step whose condition is false, or a step after a missing answer (Ahead).
 type Step struct {
 	Name    string   `json:"name"`
 	LeftOut string   `json:"leftOut,omitempty"` // the condition, if it is false
-	OnlyIf  string   `json:"onlyIf,omitempty"`  // the condition, if it reads a missing answer
+	OnlyIf  string   `json:"onlyIf,omitempty"`  // the condition, if it depends on a missing answer
 	Ahead   bool     `json:"ahead,omitempty"`   // the step comes after the missing answer
 	Request *Request `json:"request,omitempty"`
 	Problem string   `json:"problem,omitempty"` // the reason why there is no request
@@ -79,7 +79,7 @@ type Header struct {
 	Value string `json:"value"`
 }
 
-// Sender makes an attempt with a rehearsal in place of the CMS.
+// Sender makes one attempt, in which the rehearsal answers the requests in place of the CMS.
 type Sender interface {
 	Rehearse(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result
 }
@@ -87,14 +87,14 @@ type Sender interface {
 // Runner makes trials. It is safe for concurrent use.
 type Runner struct {
 	Sender  Sender
-	Live    http.RoundTripper           // connection to the CMS; nil = all answers come from the file
+	Live    http.RoundTripper           // connection to the CMS; nil = answers come only from the file
 	SignsIn bool                        // delivery.signIn adds headers, which a trial does not show
 	Secrets Secrets                     // secrets of the settings
 	Now     func() time.Time            // measures the time until the CMS answers
 	Record  func(step string, a Answer) // is called with each answer of the CMS; nil = no call
 }
 
-// maxAnswer limits the bytes of an answer of the CMS that the trial shows.
+// maxAnswer limits the bytes of a CMS's answer that the trial shows.
 const maxAnswer = 2 << 10
 
 // attempt is a running trial.
@@ -105,7 +105,7 @@ type attempt struct {
 	trial   Trial
 }
 
-// RunTrial makes one attempt, and returns its record.
+// RunTrial makes one attempt with these answers, and returns the record of the attempt.
 func (r *Runner) RunTrial(ctx context.Context, d weir.Delivery, answers Answers) Trial {
 	if answers.Remembered != "" {
 		d.RememberedID = answers.Remembered
@@ -150,8 +150,8 @@ func (a *attempt) setVerdict(result weir.Result) {
 	}
 }
 
-// answerRequest records a request, and returns its answer: the next answer of the file or, if the file has no more, the
-// answer of the CMS. Without a connection to the CMS it returns cms.ErrNoAnswer.
+// answerRequest records a request, and returns the step's next answer in the file. If the file has no more answers for
+// the step, the CMS answers. Without a connection to the CMS, answerRequest returns cms.ErrNoAnswer.
 func (a *attempt) answerRequest(step string, req *http.Request) (*http.Response, error) {
 	var body []byte
 	if req.Body != nil {
@@ -176,7 +176,6 @@ func (a *attempt) answerRequest(step string, req *http.Request) (*http.Response,
 	return a.askCMS(shown, req)
 }
 
-// askCMS sends a request to the CMS, and records the answer.
 func (a *attempt) askCMS(shown *Step, req *http.Request) (*http.Response, error) {
 	began := a.Now()
 	resp, err := a.Live.RoundTrip(req)
@@ -244,7 +243,6 @@ const hidden = "…"
 
 var userInfo = regexp.MustCompile(`^(https?://)[^/@?#]*@`)
 
-// newRequest returns a request without secrets.
 func (s Secrets) newRequest(method, address string, header http.Header, body []byte) *Request {
 	address = userInfo.ReplaceAllString(address, "${1}"+hidden+"@")
 	for _, name := range s.Params {
@@ -265,7 +263,8 @@ func (s Secrets) newRequest(method, address string, header http.Header, body []b
 	return r
 }
 
-// readableBody returns a body as text. JSON is indented. For bytes that are not text it returns their number.
+// readableBody returns a body as text, with indented JSON. If the body is not text, the result has only the number of
+// bytes.
 func readableBody(body []byte) string {
 	var indented bytes.Buffer
 	switch {

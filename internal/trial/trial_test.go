@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// newRunner returns a runner whose trials make one request. If the test has no answer for the request, the request goes
-// to "live". If "live" is nil, the request is not sent.
+// newRunner returns a runner whose trials consist of one request. Requests without a prepared answer go through live.
+// If live is nil, the runner sends no request.
 func newRunner(t *testing.T, live http.RoundTripper) *trial.Runner {
 	t.Helper()
 	client, err := cms.New(cms.Config{
@@ -34,8 +34,8 @@ func newDelivery(body string) weir.Delivery {
 		Body: []byte(body)}}
 }
 
-// The cases are forms in which a body can contain a secret, and a body that is not text. The address and the headers
-// have secrets in each case.
+// In each case the body contains the secret in a different encoding. Only the body of the case Bytes contains no
+// secret. The address and the headers of each request contain secrets, too.
 func TestRunner_HidesSecrets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, want string }{
@@ -141,7 +141,7 @@ func TestParseAnswers(t *testing.T) {
 	}
 }
 
-// ParseAnswers returns the answers that FormatAnswers has written, without a change.
+// If ParseAnswers reads a text that FormatAnswers wrote, it must return the answers that FormatAnswers was given.
 func TestFormatAnswers(t *testing.T) {
 	t.Parallel()
 	given := map[string][]trial.Answer{"find": {{Status: 200, Headers: map[string]string{"ETag": `W/"1"`, "X-N": "0"},
