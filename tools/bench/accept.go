@@ -20,12 +20,12 @@ import (
 	"weir/tools/democms/server"
 )
 
-// bareClient makes the same transactions as Weir's appends, in a table of its own. Scenarios measure it as a yardstick.
-// It is not safe for concurrent use.
+// bareClient makes the transactions of Weir's appends without the rest of Weir, in a table of its own. Scenarios use
+// the times of these transactions as a baseline. A bareClient is not safe for concurrent use.
 type bareClient struct {
 	account *azure.Account
-	head    storage.ETag // ETag of the row that stands for a lane's head
-	next    int64        // number of the next row
+	head    storage.ETag // ETag of the row !head, which takes the place of a lane's head
+	next    int64        // number in the next row's key
 }
 
 const barePartition = "bare"
@@ -50,8 +50,8 @@ func openBareClient(ctx context.Context, connection, prefix string) (*bareClient
 	return &bareClient{account: account, head: tags[0], next: 1}, nil
 }
 
-// newRowOp returns the insertion of the next message's row. The row has the same columns as Weir's row of a message: a
-// smaller row would make the yardstick cheaper than an append.
+// newRowOp returns the operation that inserts a row for the next message. The row has the columns of Weir's message
+// row: a smaller row would make the baseline cheaper than Weir's append.
 func (b *bareClient) newRowOp(m message) storage.Op {
 	return storage.Op{Kind: storage.Insert, Key: fmt.Sprintf("m_%019d", b.next), Values: map[string]any{
 		"Nonce": "00112233445566778899", "Stage": "queued", "Contract": "article", "Key": m.path,
@@ -59,20 +59,20 @@ func (b *bareClient) newRowOp(m message) storage.Op {
 		"ContentType": "application/xml", "AcceptedAt": time.Now(), "Size": int64(bodySize), "Body": packedBody()}}
 }
 
-// packedBody returns a compressed body as Weir files it. All rows of a yardstick have this body, so that compression is
-// no part of the yardstick.
+// packedBody returns a compressed body in the form in which Weir stores bodies. All rows have this body, so that the
+// baseline includes no time for compression.
 var packedBody = sync.OnceValue(func() []byte {
 	var packed bytes.Buffer
 	w, err := flate.NewWriter(&packed, flate.BestSpeed)
 	if err != nil {
-		panic(err) // happens only for a compression level that does not exist
+		panic(err) // happens only for an unknown compression level
 	}
 	io.WriteString(w, message{"/bare", 1}.articleBody()) // a write into memory does not fail
 	w.Close()
 	return packed.Bytes()
 })
 
-// appendRow makes the same transaction as the append of one message.
+// appendRow makes the transaction by which Weir appends one message.
 func (b *bareClient) appendRow(ctx context.Context, m message) error {
 	tags, err := b.account.Table().Transact(ctx, barePartition, []storage.Op{
 		{Kind: storage.Merge, Key: "!head", IfMatch: b.head, Values: map[string]any{"Next": b.next + 1}},
@@ -84,7 +84,8 @@ func (b *bareClient) appendRow(ctx context.Context, m message) error {
 	return err
 }
 
-// timeStep waits for quietPause, so that earlier work is over. Then it runs a step, and returns its duration in ms.
+// timeStep runs a step and returns its duration in ms. It waits for quietPause before the step, so that earlier work
+// does not disturb the measurement.
 func timeStep(ctx context.Context, step func() error) (float64, error) {
 	if !sleepFor(ctx, quietPause) {
 		return 0, ctx.Err()
@@ -94,10 +95,10 @@ func timeStep(ctx context.Context, step func() error) (float64, error) {
 	return milliseconds(time.Since(began)), err
 }
 
-// quietPause is long enough for the delivery of one message to a fast CMS, and for its commit.
+// quietPause is long enough to deliver one message to a fast CMS and to commit the delivery.
 const quietPause = 20 * time.Millisecond
 
-// runAccept measures how long one client waits for its 202, and how many posts a second Weir accepts from many clients.
+// runAccept measures how long one client waits for its 202, and the rate at which Weir accepts posts from many clients.
 func runAccept(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -117,15 +118,15 @@ func runAccept(ctx context.Context, b *bench) ([]result, error) {
 	return append([]result{latency}, rates...), err
 }
 
-// postWithoutFunction posts the body of a message to the handler, at an address that belongs to no function. Such a
-// post is a "bare hop": the way to the handler and back.
+// postWithoutFunction posts a message's body to the handler, at an address without a function. Such a post is a "bare
+// hop": its time covers only the way to the handler and back.
 func postWithoutFunction(ctx context.Context, r *rig, m message) error {
 	return postFor(ctx, r.client, handlerURL(r.host.Status().Instances[0])+"/api/nothing", m.articleBody(),
 		http.StatusNotFound)
 }
 
-// measureAcceptLatency interleaves posts, bare hops and bare appends, so that the noise of the machine affects all
-// three alike. A post consists of one hop, one append, and the handler's own work.
+// measureAcceptLatency compares a post with its parts: a bare hop (see postWithoutFunction) and a bare append (see
+// appendRow). It measures the three in turn, so that other load of the machine affects all three alike.
 func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (result, error) {
 	n := r.sizes.accept.latencies
 	var posts, hops, appends, both []float64
@@ -138,7 +139,7 @@ func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (r
 		if err := errors.Join(err1, err2, err3); err != nil {
 			return result{}, err
 		}
-		if i >= n/10 { // the first tenth makes connections and has Azurite's code compiled
+		if i >= n/10 { // the first tenth opens connections and makes Azurite compile its code
 			posts, hops, appends, both = append(posts, post), append(hops, hop), append(appends, add),
 				append(both, hop+add)
 		}
@@ -151,11 +152,11 @@ func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (r
 			describeSpread(appends)), r.checkRecord(n + n/10)
 }
 
-// turns is the number of rigs in which measureAcceptRate measures, one after the other. One rig for all posts would
-// have too many rows: in Azurite, unlike in Azure Storage, the time to insert a row grows with the partition.
+// turns is the number of Weir installations on which measureAcceptRate measures, one after the other. One installation
+// would have too many rows: each row in a partition makes Azurite's inserts slower, but not those of Azure Storage.
 const turns = 5
 
-// throughput is a number of steps and the time that they took together.
+// throughput is a number of steps and the elapsed time for all of them.
 type throughput struct {
 	steps int
 	spent time.Duration
@@ -169,19 +170,20 @@ func (p *throughput) perSecond() float64 { return float64(p.steps) / p.spent.Sec
 // acceptCounts has the sums over all turns.
 type acceptCounts struct {
 	posts    throughput
-	bare     throughput // rows in bare transactions
-	hopped   throughput // rows in bare transactions, with a bare hop before each row
-	groups   float64    // number of transactions that filed the posts
-	work     cpuTimes   // CPU time of the posts
-	bareWork cpuTimes   // CPU time of the rows without a hop
+	bare     throughput // rows of bareClient
+	hopped   throughput // rows of bareClient, with a bare hop before each row
+	groups   float64    // number of transactions by which Weir appended the posts
+	work     cpuTimes   // CPU time for the posts
+	bareWork cpuTimes   // CPU time for the rows without a hop
 }
 
-// measureAcceptRate measures three rates while the lane is paused, each with the same number of clients. The first is
-// the rate of posts. The second is the rate of rows in bare transactions, in groups as large as the groups of the posts
-// were. The third is the rate of such rows if each client makes a bare hop before each row.
+// measureAcceptRate measures three rates while the lane is paused, each with the same number of clients:
+//   - posts to Weir
+//   - rows of bareClient; the limit of rows in a transaction is the average number of messages in Weir's transactions
+//   - rows of bareClient with the same limit, and with a bare hop before each row
 //
-// A step of the third kind has the same hops and transactions as a post. So the difference between the first rate and
-// the third is the handler's work on a message.
+// For the third rate, each row costs the same hops and transactions as a post. So the difference between the first rate
+// and the third shows the handler's own work on a message.
 func measureAcceptRate(ctx context.Context, b *bench) ([]result, error) {
 	var in acceptCounts
 	for range turns {
@@ -200,10 +202,10 @@ func measureAcceptRate(ctx context.Context, b *bench) ([]result, error) {
 			rate).withBaseline(in.hopped.perSecond())}, nil
 }
 
-// blocks is how many times a rig measures the three rates, one after the other.
+// blocks is the number of times that takeAcceptTurn measures the three rates in one installation.
 const blocks = 4
 
-// takeAcceptTurn adds the figures of one rig to in.
+// takeAcceptTurn measures in a new installation of Weir, and adds the figures to "in".
 func takeAcceptTurn(ctx context.Context, b *bench, in *acceptCounts) error {
 	r, err := b.newRig(ctx, rigOptions{})
 	if err != nil {
@@ -248,23 +250,23 @@ func takeAcceptTurn(ctx context.Context, b *bench, in *acceptCounts) error {
 	return err
 }
 
-// bareBatcher files rows as Weir's appender does: one transaction at a time. The next transaction takes the rows that
-// came during the last one. It is safe for concurrent use.
+// bareBatcher inserts rows as Weir's appender does: while a transaction is in flight, further rows wait, and the next
+// transaction inserts them. It is safe for concurrent use.
 type bareBatcher struct {
 	bare *bareClient
 	most int // largest number of rows in a transaction
 
 	mu       sync.Mutex
 	waiting  []pendingRow
-	inFlight bool // flushRows runs now
+	inFlight bool // flushRows is running
 }
 
 type pendingRow struct {
 	message message
-	done    chan error // gets the result of the transaction
+	done    chan error // gets the transaction's error, or nil
 }
 
-// fileRow returns when the row is in storage.
+// fileRow inserts a row for the message, and returns when the row's transaction has ended.
 func (g *bareBatcher) fileRow(ctx context.Context, m message) error {
 	row := pendingRow{m, make(chan error, 1)}
 	g.mu.Lock()
@@ -294,7 +296,6 @@ func (g *bareBatcher) flushRows(ctx context.Context) {
 	}
 }
 
-// insertGroup files a group of rows with one transaction.
 func (b *bareClient) insertGroup(ctx context.Context, group []pendingRow) error {
 	ops := []storage.Op{{Kind: storage.Merge, Key: "!head", IfMatch: b.head,
 		Values: map[string]any{"Next": b.next + int64(len(group))}}}
@@ -309,8 +310,8 @@ func (b *bareClient) insertGroup(ctx context.Context, group []pendingRow) error 
 	return err
 }
 
-// pauseFirstLane makes the CMS answer every write with 429 and a Retry-After of an hour. Then it posts a message, and
-// waits until lane 0 is paused because of that answer and has no holder. The message stays in its lane.
+// pauseFirstLane pauses lane 0 for an hour. To do so, it makes the CMS answer every write with 429 and Retry-After, and
+// posts a message. It waits until the lane is paused and has no holder. The message stays in the lane.
 func pauseFirstLane(ctx context.Context, r *rig) error {
 	r.cms.SetFaults(server.Faults{TooMany: "1h"})
 	if err := postMessage(ctx, r.client, r.receiveURL(), message{"/pause", 1}); err != nil {
@@ -322,11 +323,13 @@ func pauseFirstLane(ctx context.Context, r *rig) error {
 	})
 }
 
-// measureBetweenPosts measures how fast the clients post n messages of the given number of keys. It pauses lane 0
-// first, so that no delivery takes part. Half of the messages are posted before it calls the function "measure", and
-// half after. The reason is that Azurite files a row more slowly the more rows a lane has: if all posts came first,
-// their table would be shorter than that of "measure". Each post has an Idempotency-Key, so its message has two rows,
-// like a message from a file, a queue or a batch.
+// measureBetweenPosts measures the rate at which clients post n messages with the given number of keys. It pauses lane
+// 0 first, so that Weir delivers nothing meanwhile.
+//
+// Half of the posts come before the call of "measure", and half after it. Each row of a lane makes Azurite's next
+// inserts slower. With the two halves, the lane has on average as many rows during the posts as during "measure".
+//
+// Each post has an Idempotency-Key. So its message has two rows, like a message from a file, a queue or a batch.
 func measureBetweenPosts(ctx context.Context, r *rig, n, keys int, measure func() error) (*throughput, error) {
 	if err := pauseFirstLane(ctx, r); err != nil {
 		return nil, err
@@ -353,8 +356,8 @@ func measureBetweenPosts(ctx context.Context, r *rig, n, keys int, measure func(
 	return posts, postHalf("after")
 }
 
-// repeatByClients calls "do" n times in all, from as many goroutines as a burst has clients. It adds n and the elapsed
-// time to "spent". A goroutine ends at its first error.
+// repeatByClients calls "do" n times in total, from sizes.load.clients goroutines. It adds n and the elapsed time to
+// "spent". A goroutine stops at its first error.
 func repeatByClients(r *rig, n int, spent *throughput, do func() error) error {
 	began := time.Now()
 	var left atomic.Int64

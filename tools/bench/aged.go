@@ -12,11 +12,11 @@ import (
 	"weir/internal/weir"
 )
 
-// age is the age of the messages. It is longer than the default of the setting "retention", 7 days.
+// age is the age of the messages that fillAged makes. It is longer than 7 days, the default of the setting "retention".
 const age = 8 * 24 * time.Hour
 
-// fillAged files messages and delivers them in this process. It uses a clock that is slow by the constant age, so the
-// retention of the messages is over when a handler starts.
+// fillAged appends messages, and delivers them in this process. It uses a clock that is 8 days behind (see age), so the
+// messages are old enough for the retention to remove them when a handler starts.
 func fillAged(ctx context.Context, r *rig, all []message) error {
 	then := func() time.Time { return time.Now().Add(-age) }
 	store := &lane.Store{Table: r.account.Table(), Bodies: r.account.Bodies(), Lanes: r.lanes, Now: then}
@@ -44,10 +44,10 @@ func fillAged(ctx context.Context, r *rig, all []message) error {
 	return closeDrainer(d, err)
 }
 
-// countingSender stands for a CMS that takes each message at once. It closes done after the last message. Several lanes
-// may send concurrently.
+// countingSender takes the place of a CMS that accepts each message without delay. It closes done after the last
+// message. It is safe for concurrent use.
 type countingSender struct {
-	left atomic.Int64 // messages that were not sent yet
+	left atomic.Int64 // number of messages not sent yet
 	done chan struct{}
 	now  func() time.Time
 }

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	residentLimit = 256       // MiB, the limit for a handler on an instance of 512 MiB
+	residentLimit = 256       // MiB, for a handler on an instance of 512 MiB
 	largeBody     = 200 << 10 // bytes
 	asideLimit    = 10 * time.Minute
-	// asideSpan is how long the holder puts messages aside. To put all of them aside might take it a quarter of an
-	// hour, because Azurite looks through the whole partition for each row of a transaction. The holder must put at
-	// least asideLeast messages aside in asideSpan. After the first few hundred messages, the memory of the handler
-	// grows no more.
+	// asideSpan is the time in which the holder must move asideLeast messages from the log into the block of their key.
+	// The scenario does not wait for all messages: that can take a quarter of an hour, because Azurite searches the
+	// whole partition for each row of a transaction. After the first few hundred messages, the handler's memory grows
+	// no more.
 	asideSpan, asideLeast = time.Minute, 500
-	// asidePause is the time between two reads of the state. It is long, because Azurite looks through the whole table
-	// at each read.
+	// asidePause is the time between two reads of the lane's state. It is long, because Azurite searches the whole
+	// table at each read.
 	asidePause = 3 * time.Second
 )
 
-// runAside measures the handler's memory in two cases: the holder puts many messages of a blocked key aside, and many
-// large messages become due at one time.
+// runAside measures the handler's memory in two cases: many messages wait because their key is blocked, and many large
+// messages are due at the same time.
 func runAside(ctx context.Context, b *bench) ([]result, error) {
 	behind, err := measureBehindBlocked(ctx, b)
 	if err != nil {
@@ -41,7 +41,7 @@ func runAside(ctx context.Context, b *bench) ([]result, error) {
 }
 
 // measureBehindBlocked fills a lane with messages of one key. The first message fails, and its retry is due only after
-// the measurement. So the holder puts the other messages aside.
+// the measurement. So the holder moves the other messages into the block of the key.
 func measureBehindBlocked(ctx context.Context, b *bench) (result, error) {
 	n := b.sizes.crowds.aside.behind
 	r, err := b.newRig(ctx, rigOptions{retryWait: 2 * asideLimit, beforeHost: func(ctx context.Context, r *rig) error {
@@ -69,7 +69,7 @@ func measureBehindBlocked(ctx context.Context, b *bench) (result, error) {
 		withNote("%d put aside in %.1f s", passed, took.Seconds()), err
 }
 
-// measureLargeDue files messages with large bodies and one due time.
+// measureLargeDue measures the handler's memory if n messages with large bodies have the same due time.
 func measureLargeDue(ctx context.Context, b *bench) (result, error) {
 	n, moment := b.sizes.crowds.aside.large, time.Now().Add(b.sizes.crowds.aside.lead)
 	r, err := b.newRig(ctx, rigOptions{latency: dueLatency, beforeHost: func(ctx context.Context, r *rig) error {
@@ -99,8 +99,8 @@ func measureLargeDue(ctx context.Context, b *bench) (result, error) {
 		withNote("all written %.1f s after the moment", took.Seconds()), err
 }
 
-// largeArticle returns a message of about size bytes. Its text is random, so that compression makes it only a quarter
-// smaller.
+// largeArticle returns an XML message of about size bytes. Its text is random, so that compression makes the message
+// only a quarter smaller.
 func largeArticle(path string, size int) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	var text strings.Builder

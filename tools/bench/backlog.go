@@ -16,12 +16,13 @@ import (
 	"weir/internal/weir"
 )
 
-// drainCost is the cost of delivering all messages of a full lane.
+// drainCost is the cost of delivering a backlog. A backlog consists of the messages that wait in a lane when the
+// handler starts.
 type drainCost struct {
 	messages     int
 	filling      float64 // time in s
-	draining     float64 // time in s, from the beginning of the first request at the CMS to the end of the last
-	transactions float64 // the handler's requests to storage, without those that create table, queues and containers
+	draining     float64 // time in s, from the start of the first request at the CMS to the end of the last one
+	transactions float64 // the handler's requests to storage, except those that create table, queues and containers
 	allocated    float64 // bytes that the handler has allocated since its start
 	peak         float64 // the handler's largest resident set, in MiB
 }
@@ -29,7 +30,7 @@ type drainCost struct {
 func (d drainCost) perMessage(v float64) float64 { return v / float64(d.messages) }
 
 // runBacklog compares a long backlog with a short one: the cost of a message must not grow with the backlog. It also
-// measures a handler without a backlog, whose allocations it subtracts.
+// measures a handler without a backlog, and subtracts the allocations of that handler.
 func runBacklog(ctx context.Context, b *bench) ([]result, error) {
 	none, err := measureBacklog(ctx, b, 0)
 	if err != nil {
@@ -58,13 +59,14 @@ func runBacklog(ctx context.Context, b *bench) ([]result, error) {
 			long.peak).withBaseline(short.peak).limitValue(150).withNote("%.1f MiB with no backlog", none.peak),
 	}
 	if b.delay > 0 {
-		return rows, nil // the rows on memory storage do not depend on the delay
+		return rows, nil // the delay of storage does not affect memoryTimes
 	}
 	timed, err := memoryTimes(ctx, b.sizes.backlog.short, b.sizes.backlog.inMemory)
 	return append(rows, timed), err
 }
 
-// measureBacklog fills a lane before the handler starts, and lets it drain to a CMS that answers at once.
+// measureBacklog fills a lane with n messages. Then it starts a handler, which delivers them to a CMS that answers
+// without delay.
 func measureBacklog(ctx context.Context, b *bench, n int) (drainCost, error) {
 	d := drainCost{messages: n}
 	r, err := b.newRig(ctx, rigOptions{beforeHost: func(ctx context.Context, r *rig) error {
@@ -95,8 +97,7 @@ func measureBacklog(ctx context.Context, b *bench, n int) (drainCost, error) {
 
 const backlogLimit = 15 * time.Minute
 
-// readDrainCost reads the counters of a rig whose lanes are at rest. It leaves out the host's requests to storage, and
-// those by which the handler creates the table, queues and containers.
+// readDrainCost reads the handler's counters into d. All lanes must be idle.
 func readDrainCost(ctx context.Context, r *rig, d *drainCost) error {
 	used, err := r.readTransactions(ctx)
 	if err != nil {
@@ -132,8 +133,8 @@ func peakMemory(pid int) (float64, error) {
 }
 
 // memoryTimes compares the time per message of a long backlog with that of short ones, on memory storage in this
-// process. The rows of the long backlog make work for Go's garbage collector. This work must not make a difference. So
-// these rows are in memory while the short backlogs drain, too.
+// process. The rows of the long backlog stay in memory during all measurements. Otherwise Go's garbage collector would
+// have more work in the measurement of the long backlog than in the others.
 func memoryTimes(ctx context.Context, short, long int) (result, error) {
 	full, err := newMemoryLane(ctx, long)
 	if err != nil {
@@ -157,7 +158,7 @@ func memoryTimes(ctx context.Context, short, long int) (result, error) {
 			long, len(shorts), short), err
 }
 
-// drainShort drains backlogs of n messages, one after the other, and returns the µs per message of each backlog.
+// drainShort drains "times" backlogs of n messages, one after the other. It returns each backlog's µs per message.
 func drainShort(ctx context.Context, times, n int) ([]float64, error) {
 	var spent []float64
 	for range times {
@@ -176,7 +177,7 @@ func drainShort(ctx context.Context, times, n int) ([]float64, error) {
 
 // memoryLane is a lane on memory storage that this process fills and drains.
 type memoryLane struct {
-	n       int // messages in the lane that are not delivered
+	n       int // number of messages to deliver
 	account *memory.Account
 	store   *lane.Store
 }
@@ -190,7 +191,7 @@ func newMemoryLane(ctx context.Context, n int) (*memoryLane, error) {
 	return f, fillStore(ctx, f.store, makeMessages("backlog", n, fullSizes.load.keys))
 }
 
-// drainLane drains the lane and returns the µs per message. f.n must be the number of messages to deliver.
+// drainLane delivers all messages of the lane and returns the µs per message.
 func (f *memoryLane) drainLane(ctx context.Context) (float64, error) {
 	last := &lastSender{left: f.n, done: make(chan struct{})}
 	d := drain.New(drain.Config{Store: f.store, Leases: f.account.Leases(), Sender: last, Tickets: noTickets{},
@@ -218,10 +219,10 @@ func closeDrainer(d *drain.Drainer, err error) error {
 	return err
 }
 
-// lastSender stands for a CMS that takes each message at once. It closes done after the last message. It has no lock,
-// because one lane sends one message at a time.
+// lastSender takes the place of a CMS that accepts each message without delay. It closes done after the last message.
+// It needs no lock, because a lane sends one message at a time.
 type lastSender struct {
-	left int // messages that were not sent yet
+	left int // number of messages not sent yet
 	done chan struct{}
 }
 
@@ -232,7 +233,7 @@ func (s *lastSender) Send(context.Context, weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now()}
 }
 
-// noTickets enqueues no tickets, because one process drains all lanes.
+// noTickets enqueues nothing, because one process drains all lanes.
 type noTickets struct{}
 
 func (noTickets) EnqueueNow(context.Context, int) error { return nil }

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// The yardstick of deliveries is a bare loop of posts to the CMS on one connection. The loop runs in a process of its
-// own, because the handler is a process apart from the CMS, too: a client in the CMS's process would need no switch
-// between processes. The bench starts its own program again for this process. The two environment variables have the
-// loop's settings.
+// The baseline of deliveries is a loop of posts to the CMS on one connection. The loop runs in a process of its own,
+// like the handler. In the CMS's process, the loop would be faster than the handler can be, because it would need no
+// switches between processes. To run the loop, the bench starts its own program again, with these two environment
+// variables.
 const (
 	bareCount = "WEIR_BENCH_BARE" // number of round trips; if it is set, this process runs only the loop
 	bareURL   = "WEIR_BENCH_URL"  // address of the CMS
 )
 
-// runAsYardstick runs a yardstick if this process was started for one, and reports whether it was.
+// runAsYardstick runs a baseline program if the environment asks for one, and reports whether it ran one.
 func runAsYardstick(ctx context.Context) (bool, error) {
 	if was, err := runBareLoop(ctx, os.Stdout); was {
 		return true, err
@@ -31,8 +31,8 @@ func runAsYardstick(ctx context.Context) (bool, error) {
 	return runTimerProcess(ctx, os.Stdin)
 }
 
-// runBareLoop runs the loop if this process was started for the loop, and reports whether it was. It prints the
-// durations as JSON.
+// runBareLoop runs the loop of posts if the environment variable bareCount is set, and reports whether it ran. It
+// prints the durations in ms as JSON.
 func runBareLoop(ctx context.Context, out io.Writer) (bool, error) {
 	n, err := strconv.Atoi(os.Getenv(bareCount))
 	if err != nil {
@@ -45,8 +45,8 @@ func runBareLoop(ctx context.Context, out io.Writer) (bool, error) {
 	return true, json.NewEncoder(out).Encode(samples)
 }
 
-// measureBareTrips returns the durations of n round trips in ms. Before them it makes n/10 round trips that do not
-// count: they make the connection and warm the CMS up.
+// measureBareTrips returns the durations of n posts in ms. Before these posts it makes n/10+1 posts that do not count.
+// They open the connection and warm the CMS up.
 func measureBareTrips(ctx context.Context, url string, n int) ([]float64, error) {
 	client := newClient()
 	defer client.CloseIdleConnections()
@@ -63,8 +63,8 @@ func measureBareTrips(ctx context.Context, url string, n int) ([]float64, error)
 	return samples, nil
 }
 
-// measureTrips returns the durations of n bare round trips to the CMS, in ms. It clears the CMS's record before and
-// after them.
+// measureTrips starts a process that calls measureBareTrips with the CMS's address. It returns the n durations in ms.
+// The CMS's record is cleared before and after these posts.
 func (r *rig) measureTrips(ctx context.Context, n int) ([]float64, error) {
 	r.cms.Reset()
 	defer r.cms.Reset()

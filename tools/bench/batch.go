@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// runBatch measures how many parts of a batch Weir files in a second, and how many messages it accepts in a second if
-// each is posted alone. The lane is paused, so that no delivery takes part.
+// runBatch measures the rate at which Weir accepts the parts of a batch. The baseline is the rate of messages that are
+// posted one by one. The lane is paused, so that Weir delivers nothing meanwhile.
 func runBatch(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, rigOptions{})
 	if err != nil {
@@ -29,7 +29,7 @@ func runBatch(ctx context.Context, b *bench) ([]result, error) {
 			b.sizes.load.clients)}, nil
 }
 
-// measureBatch posts a batch of n parts, and measures the time until all parts are filed.
+// measureBatch posts a batch of n parts, and measures the time until all parts are in the log of the lane.
 func measureBatch(ctx context.Context, r *rig, n int) (throughput, error) {
 	before, err := r.countFiled(ctx)
 	if err != nil {

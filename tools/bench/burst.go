@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	serialTransactions = "transactions per message, serial burst" // name of a row
+	serialTransactions = "transactions per message, serial burst" // name of a result
 
 	cmsLatency = 20 * time.Millisecond
-	burstLimit = 5 * time.Minute // the longest wait for deliveries, and for lanes at rest
+	burstLimit = 5 * time.Minute // longest wait for deliveries, and for idle lanes
 )
 
-// makeMessages returns n messages with the given number of keys. The versions of each key count from 1. The name of
-// each key begins with the argument "space".
+// makeMessages returns n messages with the given number of keys. Each key begins with "/" and the argument "space". The
+// versions of each key count from 1.
 func makeMessages(space string, n, keys int) []message {
 	out := make([]message, n)
 	for i := range out {
@@ -31,8 +31,8 @@ func makeMessages(space string, n, keys int) []message {
 	return out
 }
 
-// sendMessages posts messages from many clients at once, which share the addresses. All messages of a key come from one
-// client, so that Weir accepts the versions of the key in order. A wrong order at the CMS is then an error of Weir.
+// sendMessages posts messages from concurrent clients. Each client posts to one of the addresses. All messages of a key
+// come from one client. So Weir accepts a key's versions in order, and a wrong order at the CMS is an error of Weir.
 func (r *rig) sendMessages(ctx context.Context, all []message, clients int, urls ...string) error {
 	shares := make([][]message, clients)
 	owner := map[string]int{}
@@ -56,11 +56,10 @@ func (r *rig) sendMessages(ctx context.Context, all []message, clients int, urls
 	return group.Wait()
 }
 
-// receiveURL returns the address of the function receive at the host.
+// receiveURL returns the host's address of functions/receive.
 func (r *rig) receiveURL() string { return r.host.URL() + "/api/messages" }
 
-// handlerURLs returns the address of the function receive at each handler that runs. These addresses do not lead
-// through the host.
+// handlerURLs returns, for each running handler, an address of functions/receive that does not lead through the host.
 func (r *rig) handlerURLs() []string {
 	var urls []string
 	for _, i := range r.host.Status().Instances {
@@ -71,14 +70,14 @@ func (r *rig) handlerURLs() []string {
 	return urls
 }
 
-// awaitDelivered waits until the CMS's record has n writes.
+// awaitDelivered waits until the CMS's record has at least n writes.
 func (r *rig) awaitDelivered(ctx context.Context, n int) error {
 	return r.awaitCondition(ctx, burstLimit, fmt.Sprintf("the CMS has %d writes", n),
 		func() bool { return r.cms.Stats().Writes >= n })
 }
 
-// warmUp posts messages, waits until the lanes are at rest, and clears the CMS's record. Afterwards all connections are
-// made, and Azurite's code is compiled.
+// warmUp posts messages, waits until the lanes are idle, and clears the CMS's record. These messages open all
+// connections and make Azurite compile its code.
 func (r *rig) warmUp(ctx context.Context) error {
 	if err := r.sendMessages(ctx, makeMessages("warm", r.sizes.load.warm, 20), 16, r.receiveURL()); err != nil {
 		return fmt.Errorf("warm up: %w", err)
@@ -90,17 +89,17 @@ func (r *rig) warmUp(ctx context.Context) error {
 	return nil
 }
 
-// burstFigures has the figures of one burst.
 type burstFigures struct {
-	elapsed float64            // time in s, from the beginning of the first post to the end of the last write
-	filed   float64            // time in s, from the beginning of the first post until all messages were accepted
-	trip    float64            // mean bare round trip to the CMS, in ms
-	writers float64            // average number of requests at the CMS at one time, from the first request to the last
+	elapsed float64            // time in s, from the start of the first post to the end of the last write
+	filed   float64            // time in s, from the start of the first post until all messages were accepted
+	trip    float64            // mean time of a post to the CMS without Weir, in ms
+	writers float64            // average number of concurrent requests at the CMS, from the first request to the last
 	used    map[string]float64 // number of requests to storage, by service and operation
 }
 
-// runBurst sends messages at once and waits until the lanes are at rest. It measures bare round trips before the burst
-// and after it, so that a change of the machine's load affects the round trips as it affects the burst.
+// runBurst posts messages from many clients and waits until the lanes are idle. For the baseline it measures posts to
+// the CMS without Weir. It does so before the burst and after it, so that a change of the machine's load affects the
+// baseline and the burst alike.
 func (r *rig) runBurst(ctx context.Context, all []message) (burstFigures, error) {
 	var b burstFigures
 	before, err := r.measureTrips(ctx, r.sizes.load.trips)
@@ -138,8 +137,8 @@ func (r *rig) runBurst(ctx context.Context, all []message) (burstFigures, error)
 	return b, err
 }
 
-// busyWriters returns the average number of requests on which the CMS worked at one time, from the beginning of the
-// first request to the end of the last.
+// busyWriters returns the average number of concurrent requests at the CMS, from the start of the first request to the
+// end of the last one.
 func busyWriters(requests []server.Request) float64 {
 	var work time.Duration
 	var from, until time.Time
@@ -178,8 +177,8 @@ func sumCounts(counts map[string]float64) float64 {
 	return sum
 }
 
-// describeShares returns the text of a note: each count divided by n, for instance the transactions per message for
-// each operation.
+// describeShares returns each count divided by n, as text for a note: for instance each operation's transactions per
+// message.
 func describeShares(counts map[string]float64, n int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
@@ -210,7 +209,8 @@ func runSerial(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// runLanes measures the same burst on eight lanes. The lane with the most messages limits how fast the burst can be.
+// runLanes measures a burst on eight lanes. The lane with the most messages sets the baseline, because a lane sends one
+// message at a time.
 func runLanes(ctx context.Context, b *bench) ([]result, error) {
 	const count = 8
 	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency, lanes: count})

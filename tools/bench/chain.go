@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// chainSteps is the number of requests for a message whose steps do not remember ids: look up, create or update,
+// chainSteps is the number of requests per message if the steps do not remember ids: look up, create or update,
 // publish.
 const chainSteps = 3
 
-// tokenLife is the life of a token in measureTokens. A process renews its token after 75 % of this time.
+// tokenLife is the lifetime of the tokens in measureTokens. A handler renews its token after 75 % of the lifetime.
 const tokenLife = 2 * time.Second
 
-// chainConfig is the weir.yaml of a rig whose messages take chains of requests. Its parameters are the lanes, the lease
-// and the line of the sign-in, if any.
+// chainConfig is the weir.yaml for messages that need several requests each. Its format arguments are the number of
+// lanes, the lease, and chainSignIn or "".
 const chainConfig = `
 lanes: %d
 lease: %s
@@ -42,7 +42,7 @@ contracts:
         post: /items/{{ create?.json.id ?? find.json.items[0].id }}/publish
 `
 
-// rememberingSteps turns the steps of chainConfig into steps that remember the id of an item.
+// rememberingSteps changes the steps of chainConfig so that they remember the CMS's id of each item.
 var rememberingSteps = strings.NewReplacer(
 	"get: /items?ref={{ key }}", "when: remembered == nil\n        get: /items?ref={{ key }}",
 	"when: len(find.json.items) == 0", "when: remembered == nil and len(find.json.items) == 0",
@@ -54,9 +54,10 @@ var rememberingSteps = strings.NewReplacer(
 
 const chainSignIn = `  signIn: { oauth2: { tokenUrl: %s/token, clientId: weir, clientSecret: s3cret } }`
 
-// runChains measures messages that take three requests each. The first measurement is a burst on one lane, against
-// three bare round trips a message. The second has many messages with tokens of a short life. The third is a burst
-// whose steps remember the ids of items.
+// runChains measures messages that need several requests each:
+//   - a burst on one lane, compared with three round trips per message to the CMS without Weir
+//   - many messages with tokens of a short lifetime
+//   - a burst whose steps remember the ids of items
 func runChains(ctx context.Context, b *bench) ([]result, error) {
 	rows, err := measureChainBurst(ctx, b)
 	if err != nil {
@@ -70,8 +71,8 @@ func runChains(ctx context.Context, b *bench) ([]result, error) {
 	return append(rows, more...), err
 }
 
-// measureRemembering posts the same burst to two rigs of one lane: in the first the steps look up the item of each
-// message, in the second they remember its id.
+// measureRemembering posts the same burst to two installations of Weir. In the first one, the steps look up each
+// message's item. In the second one, the steps remember the item's id.
 func measureRemembering(ctx context.Context, b *bench) ([]result, error) {
 	const messagesPerKey = 10
 	var seconds, requests [2]float64
@@ -99,7 +100,6 @@ func measureRemembering(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// measureChainBurst posts a burst to one lane.
 func measureChainBurst(ctx context.Context, b *bench) ([]result, error) {
 	site := newChainSite(cmsLatency, 0)
 	r, err := b.newWarmRig(ctx, rigOptions{chains: site})
@@ -126,7 +126,8 @@ func measureChainBurst(ctx context.Context, b *bench) ([]result, error) {
 		withNote("%d messages, %d clients, bare round trip %.2f ms", n, b.sizes.load.clients, trip)}, nil
 }
 
-// measureTokens posts many messages to a CMS that answers at once and whose tokens live for two seconds.
+// measureTokens counts the tokens that the handlers fetch while they deliver many messages. The CMS answers without
+// delay, and its tokens expire after tokenLife.
 func measureTokens(ctx context.Context, b *bench) ([]result, error) {
 	const lanes, instances = 4, 2
 	site := newChainSite(0, tokenLife)
@@ -141,7 +142,7 @@ func measureTokens(ctx context.Context, b *bench) ([]result, error) {
 		return nil, err
 	}
 	st := site.readStats()
-	renewals := instances * (elapsed/(0.75*tokenLife.Seconds()) + 2) // each process has tokens of its own
+	renewals := instances * (elapsed/(0.75*tokenLife.Seconds()) + 2) // each handler has tokens of its own
 	return []result{newRow("chains with tokens of 2 s: tokens fetched", "", float64(st.tokens)).
 		withBaseline(renewals).limitRatio(1).
 		withNote("%d messages on %d lanes and %d instances in %.1f s (%.0f/s), each delivered once; %d requests had "+
@@ -149,8 +150,8 @@ func measureTokens(ctx context.Context, b *bench) ([]result, error) {
 			st.unauthorized)}, nil
 }
 
-// runChainBurst sends messages at once, waits until all are delivered, and checks the record of the CMS. It returns
-// the seconds from the first post to the end of the last request.
+// runChainBurst posts messages from many clients, waits until all are delivered, and checks the CMS's record. It
+// returns the seconds from the first post to the end of the CMS's last request.
 func (r *rig) runChainBurst(ctx context.Context, site *chainSite, all []message) (float64, error) {
 	site.resetStats()
 	began := time.Now()
@@ -163,7 +164,7 @@ func (r *rig) runChainBurst(ctx context.Context, site *chainSite, all []message)
 	st := site.readStats()
 	want := chainSteps * len(all)
 	if site.remembers {
-		want -= len(all) - st.items // only the first message of a key has a look-up
+		want -= len(all) - st.items // only a key's first message needs a look-up
 	}
 	if st.requests != want || st.newest != st.items || st.duplicates > 0 {
 		return 0, fmt.Errorf("the CMS took %d requests, want %d; %d of its %d items are the newest, %d are duplicates",
@@ -172,7 +173,6 @@ func (r *rig) runChainBurst(ctx context.Context, site *chainSite, all []message)
 	return st.endedAt.Sub(began).Seconds(), nil
 }
 
-// chainYAML returns the weir.yaml of a rig with chains.
 func (r *rig) chainYAML() string {
 	signIn := ""
 	if r.chains.tokenLife > 0 {

@@ -10,36 +10,34 @@ import (
 	"time"
 )
 
-// chainSite is a CMS that takes several requests for a message. It is safe for concurrent use.
+// chainSite is a CMS that needs several requests for each message. It is safe for concurrent use.
 type chainSite struct {
 	latency   time.Duration // latency of each request
-	tokenLife time.Duration // 0 = no sign-in is needed
-	remembers bool          // the steps of its rig remember the ids of items
+	tokenLife time.Duration // lifetime of a token; 0 = no sign-in is needed
+	remembers bool          // Weir's steps remember the ids of items
 	mux       *http.ServeMux
 
 	mu     sync.Mutex
 	items  []*chainItem         // by id
-	tokens map[string]time.Time // the end of each token's life
+	tokens map[string]time.Time // when each token expires
 	stats  chainStats
 }
 
-// chainItem is an item of the CMS.
 type chainItem struct {
 	Ref     string `json:"ref"`
 	Version int    `json:"version"`
-	shown   int    // version that was published last; 0 = none
+	shown   int    // the last published version; 0 = none
 }
 
-// chainStats is the record of the CMS.
 type chainStats struct {
 	requests     int // requests with a valid token, or without sign-in
 	unauthorized int // requests without a valid token
 	tokens       int // tokens that were issued
 	items        int
 	newest       int       // items whose newest version is published; 0 if there were inversions
-	duplicates   int       // items with the ref of an earlier item
-	inversions   int       // updates with a lower version than the item had
-	endedAt      time.Time // end of the last of the requests
+	duplicates   int       // items with the same ref as an earlier item
+	inversions   int       // updates that lowered an item's version
+	endedAt      time.Time // end of the last request
 }
 
 const chainBase = "/api/content"
@@ -47,7 +45,7 @@ const chainBase = "/api/content"
 func newChainSite(latency, tokenLife time.Duration) *chainSite {
 	s := &chainSite{latency: latency, tokenLife: tokenLife, mux: http.NewServeMux(), tokens: map[string]time.Time{}}
 	s.mux.HandleFunc("POST "+chainBase, func(http.ResponseWriter, *http.Request) {
-		time.Sleep(s.latency) // for bare round trips; changes nothing
+		time.Sleep(s.latency) // measureTrips posts to this address, which stores nothing
 	})
 	s.mux.HandleFunc("POST "+chainBase+"/token", s.giveToken)
 	s.mux.HandleFunc("GET "+chainBase+"/items", s.serveStep(s.findItem))
@@ -60,7 +58,7 @@ func newChainSite(latency, tokenLife time.Duration) *chainSite {
 // ServeHTTP implements http.Handler.
 func (s *chainSite) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// giveToken answers as a token endpoint of OAuth2 does. It accepts all credentials.
+// giveToken answers like a token endpoint of OAuth2. It accepts all credentials.
 func (s *chainSite) giveToken(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,8 +69,8 @@ func (s *chainSite) giveToken(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":%g}`, token, s.tokenLife.Seconds())
 }
 
-// serveStep checks the token, waits for the latency, and answers with the result of the function "handle". It holds mu
-// while it calls "handle".
+// serveStep returns a handler that checks the token, waits for the latency, and answers with the result of the function
+// "handle". The handler calls "handle" with mu locked.
 func (s *chainSite) serveStep(handle func(*http.Request) (int, any)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.isSignedIn(r) {
@@ -91,7 +89,8 @@ func (s *chainSite) serveStep(handle func(*http.Request) (int, any)) http.Handle
 	}
 }
 
-// isSignedIn reports whether a request has a valid token or needs none. It counts a request that is refused.
+// isSignedIn reports whether a request has a valid token or needs none. Otherwise it counts the request as
+// unauthorized.
 func (s *chainSite) isSignedIn(r *http.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +145,7 @@ func (s *chainSite) publishItem(r *http.Request) (int, any) {
 	return http.StatusOK, map[string]int{"id": id}
 }
 
-// itemOf returns the item of a request's path with its id, or nil if there is no such item.
+// itemOf returns the id in the request's path, and the item with this id. If no such item exists, the item is nil.
 func (s *chainSite) itemOf(r *http.Request) (int, *chainItem) {
 	id, err := strconv.Atoi(r.PathValue("id"))
 	if err != nil || id < 0 || id >= len(s.items) {
@@ -155,14 +154,14 @@ func (s *chainSite) itemOf(r *http.Request) (int, *chainItem) {
 	return id, s.items[id]
 }
 
-// resetStats clears the record and removes the items. Tokens stay valid.
+// resetStats clears the counts and removes the items. Tokens stay valid.
 func (s *chainSite) resetStats() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats, s.items = chainStats{}, nil
 }
 
-// readStats returns the record, with figures computed from the items.
+// readStats returns the counts, and computes those that depend on the items.
 func (s *chainSite) readStats() chainStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

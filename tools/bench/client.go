@@ -13,35 +13,34 @@ import (
 	"time"
 )
 
-// newClient returns a client that keeps many connections open, as many upstream systems would.
+// newClient returns a client that keeps many connections open, as many upstreams would.
 func newClient() *http.Client {
 	return &http.Client{Timeout: time.Minute,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 128, IdleConnTimeout: time.Minute}}
 }
 
-// message is a message to send. The field "path" is its key.
+// message is a message to post. Its path is the ordering key.
 type message struct {
 	path    string
 	version int
 }
 
-// bodySize is the size of a usual message's body in bytes.
+// bodySize is the size in bytes of a body that articleBody returns.
 const bodySize = 1024
 
 var filling = strings.Repeat("Lorem ipsum dolor sit amet. ", bodySize/28)
 
-// articleBody returns a body of bodySize bytes.
 func (m message) articleBody() string {
 	text := fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title><text>`, m.path, m.version, m.version)
 	return text + filling[:max(0, bodySize-len(text)-17)] + "</text></article>"
 }
 
-// postMessage sends one message to Weir or to the CMS. It returns an error unless the status is 2xx.
+// postMessage posts one message to Weir or to the CMS. It returns an error unless the status is 2xx.
 func postMessage(ctx context.Context, c *http.Client, url string, m message) error {
 	return postBody(ctx, c, url, m.articleBody(), nil)
 }
 
-// postBody posts a body with a header, which may be nil. It returns an error unless the status is 2xx.
+// postBody posts an XML body. The header can be nil. postBody returns an error unless the status is 2xx.
 func postBody(ctx context.Context, c *http.Client, url, body string, header http.Header) error {
 	status, answer, err := postAndRead(ctx, c, url, body, header)
 	if err == nil && status/100 != 2 {
@@ -50,7 +49,7 @@ func postBody(ctx context.Context, c *http.Client, url, body string, header http
 	return err
 }
 
-// postFor posts a body. It returns an error unless the answer has the status "want".
+// postFor posts an XML body. It returns an error unless the answer has the status "want".
 func postFor(ctx context.Context, c *http.Client, url, body string, want int) error {
 	status, answer, err := postAndRead(ctx, c, url, body, nil)
 	if err == nil && status != want {
@@ -59,7 +58,8 @@ func postFor(ctx context.Context, c *http.Client, url, body string, want int) er
 	return err
 }
 
-// postAndRead posts a body and reads the answer. It sets Content-Type in "header", unless that is nil.
+// postAndRead posts an XML body, and returns the status and the body of the answer. If header is not nil, postAndRead
+// adds Content-Type to the header.
 func postAndRead(ctx context.Context, c *http.Client, url, body string, header http.Header) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -78,8 +78,8 @@ func postAndRead(ctx context.Context, c *http.Client, url, body string, header h
 	return resp.StatusCode, answer, err
 }
 
-// getURL sends a GET and calls "read" with the body, unless "read" is nil. It returns an error unless the status is
-// 200.
+// getURL sends a GET and calls "read" with the body of the answer. If "read" is nil, the body is discarded. Each status
+// except 200 is an error.
 func getURL(ctx context.Context, c *http.Client, url string, read func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -100,7 +100,8 @@ func getURL(ctx context.Context, c *http.Client, url string, read func(io.Reader
 	return err
 }
 
-// readMetrics reads metrics in Prometheus's text format. It returns the values by the metrics' names with labels.
+// readMetrics reads metrics in Prometheus's text format. The keys of the result are the metrics' names with their
+// labels.
 func readMetrics(ctx context.Context, c *http.Client, url string) (map[string]float64, error) {
 	values := map[string]float64{}
 	err := getURL(ctx, c, url, func(body io.Reader) error {
@@ -122,8 +123,7 @@ func readMetrics(ctx context.Context, c *http.Client, url string) (map[string]fl
 	return values, err
 }
 
-// labelValue returns the value of one label in a text of labels, such as {service="blob"}. It returns "" if the label
-// is missing.
+// labelValue returns the value of one label in a text such as {service="blob"}, or "" if the label is missing.
 func labelValue(labels, name string) string {
 	if m := regexp.MustCompile(`[{,]` + name + `="([^"]*)"`).FindStringSubmatch(labels); m != nil {
 		return m[1]

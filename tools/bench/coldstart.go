@@ -18,25 +18,26 @@ import (
 )
 
 const (
-	// coldLimit bounds the time from exec to the first 202, in milliseconds, if storage's answers are delayed by
-	// coldDelay or less.
+	// coldLimit is the target for the time from exec to the first 202, in ms. The target applies if the delay of
+	// storage's answers is at most coldDelay.
 	coldLimit = 150
 	coldDelay = 10 * time.Millisecond
-	// coldPoll is the pause between two requests by which the host sees whether the handler is ready.
+	// coldPoll is the host's pause between two requests that test whether the handler is ready.
 	coldPoll = 25 * time.Millisecond
 )
 
-// coldStart is the duration of one start, by its parts.
+// coldStart has the duration of one start, in total and by parts.
 type coldStart struct {
 	process  time.Duration // from exec to main
 	settings time.Duration // from main to listening
 	storage  time.Duration // from listening until storage is open
-	request  time.Duration // from open storage to the 202: the host's request GET /, and the post
+	request  time.Duration // from the end of the part "storage" to the 202; includes the host's poll and the post
 	total    time.Duration // from exec to the 202
 }
 
-// runColdStart measures how long a request waits if it wakes the app: the host starts the handler, polls it until it is
-// ready, and forwards the request. The bench takes the host's part, so the host's own start is not counted.
+// runColdStart measures how long a request waits if no handler runs. The bench does the host's work: it starts the
+// handler, polls until the handler is ready, and forwards the request. So the figures do not include the host's own
+// start.
 func runColdStart(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, lanes := range b.sizes.cold.lanes {
@@ -49,8 +50,8 @@ func runColdStart(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// measureColdStarts returns the medians of some starts. It leaves out the first start, which reads the binary from disk
-// and finds storage without messages.
+// measureColdStarts returns the medians of several starts. The first start does not count, because it reads the binary
+// from disk and finds no messages in storage.
 func measureColdStarts(ctx context.Context, b *bench, lanes int) (result, error) {
 	r, err := b.newRig(ctx, rigOptions{lanes: lanes, withoutHost: true})
 	if err != nil {
@@ -93,8 +94,8 @@ func measureColdStarts(ctx context.Context, b *bench, lanes int) (result, error)
 	return row, nil
 }
 
-// startColdHandler starts a handler as the host does, posts a message as soon as the handler answers, and then ends the
-// handler by SIGKILL.
+// startColdHandler starts a handler as the host does, posts a message as soon as the handler answers, and kills the
+// handler.
 func startColdHandler(ctx context.Context, r *rig, config string, number int) (s coldStart, err error) {
 	port, err := freePort()
 	if err != nil {
@@ -121,7 +122,7 @@ func startColdHandler(ctx context.Context, r *rig, config string, number int) (s
 	}
 	s.total = time.Since(began)
 	err = errors.Join(err, cmd.Process.Kill())
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // the error only says that the process was killed
 	r.client.CloseIdleConnections()
 	if err != nil {
 		return s, fmt.Errorf("%w\n%s", err, log.Bytes())
@@ -129,8 +130,7 @@ func startColdHandler(ctx context.Context, r *rig, config string, number int) (s
 	return s, s.readParts(began, &log)
 }
 
-// awaitColdHandler polls as the host does: after a refused connection it tries again, and any answer means that the
-// handler is ready.
+// awaitColdHandler polls the handler as the host does: any answer means that the handler is ready.
 func awaitColdHandler(ctx context.Context, r *rig, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
@@ -149,7 +149,7 @@ func awaitColdHandler(ctx context.Context, r *rig, address string) error {
 	}
 }
 
-// readParts reads the parts of the start from the handler's log. The durations in the log begin at main.
+// readParts reads the parts of the start from the handler's log. The log's durations begin at main.
 func (s *coldStart) readParts(began time.Time, log *bytes.Buffer) error {
 	found := map[string]time.Duration{}
 	for lines := bufio.NewScanner(log); lines.Scan(); {

@@ -16,11 +16,11 @@ import (
 )
 
 // consumedKeys is the number of keys of the published messages. It is larger than the prefetch, so that no message
-// waits for an earlier one of its key.
+// waits for an earlier message of its key.
 const consumedKeys = 1000
 
-// runConsume measures the number of messages that "weir consume" takes from a real RabbitMQ in a second. The yardstick
-// is the number of posts that a receiver accepts in a second. The lane is paused, so that no delivery takes part.
+// runConsume measures the rate at which "weir consume" takes messages from a real RabbitMQ. The baseline is the rate at
+// which a receiver accepts posts. The lane is paused, so that Weir delivers nothing meanwhile.
 func runConsume(ctx context.Context, b *bench) (rows []result, err error) {
 	dir, err := os.MkdirTemp(b.temp, "broker-")
 	if err != nil {
@@ -50,7 +50,8 @@ func runConsume(ctx context.Context, b *bench) (rows []result, err error) {
 			b.sizes.load.clients)}, nil
 }
 
-// measureConsumer publishes n messages and starts "weir consume". It measures from the first filed message to the last.
+// measureConsumer publishes n messages, starts "weir consume", and measures the time from the first appended message to
+// the last one.
 func measureConsumer(ctx context.Context, r *rig, broker *realbroker.Broker, n int) (throughput, error) {
 	const queue = "bench"
 	if err := publishArticles(ctx, broker.URL(), queue, n); err != nil {
@@ -76,10 +77,10 @@ func measureConsumer(ctx context.Context, r *rig, broker *realbroker.Broker, n i
 	}
 	defer func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // the signal ends it, so an error means nothing
+		_ = cmd.Wait() // the exit status after the signal does not matter
 	}()
-	var began time.Time // time of the first look that found a filed message
-	var atFirst int64   // number of messages that this look found
+	var began time.Time // time of the first check that found an appended message
+	var atFirst int64   // number of appended messages at that check
 	err = r.awaitCondition(ctx, time.Minute+time.Duration(n)*100*time.Millisecond, "all are filed", func() bool {
 		filed, err := r.countFiled(ctx)
 		if err != nil {
@@ -97,13 +98,14 @@ func measureConsumer(ctx context.Context, r *rig, broker *realbroker.Broker, n i
 	return throughput{steps: steps, spent: time.Since(began)}, err
 }
 
-// countFiled returns the number of messages that were ever filed in lane 0.
+// countFiled returns how many messages were ever appended to lane 0.
 func (r *rig) countFiled(ctx context.Context) (int64, error) {
 	c, err := r.store.ReadControl(ctx, 0)
 	return c.Head.Next - 1, err
 }
 
-// publishArticles makes a queue and publishes n messages to it, each confirmed by the broker.
+// publishArticles makes a queue and publishes n messages to the queue. It returns when the broker has confirmed all
+// messages.
 func publishArticles(ctx context.Context, address, queue string, n int) error {
 	conn, err := amqp.Dial(address)
 	if err != nil {

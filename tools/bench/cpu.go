@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// runCPU measures the handler's CPU time per message, accepted and delivered at full speed: the time of the whole
-// process divided by the number of messages. The yardstick, without a target, is the CPU time of a bare program for the
-// same messages; see floor.go.
+// runCPU measures the handler's CPU time per message: the CPU time of the whole process, divided by the number of
+// messages. Clients post at full speed, and the CMS answers without delay. The baseline is the CPU time of a bare
+// program for the same messages (see floorProgram).
 func runCPU(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -57,8 +57,9 @@ func runCPU(ctx context.Context, b *bench) ([]result, error) {
 			transactions/float64(len(all)))}, nil
 }
 
-// runProfiled lets the handlers write CPU profiles while "do" runs, if the bench has a folder for profiles. The
-// handlers must be built by `make profile`. Other handlers would be ended by the signal that starts a profile.
+// runProfiled calls "do". If the bench has a folder for profiles, the handlers write CPU profiles meanwhile. The
+// handlers must be built by `make profile`: such a handler starts a profile at the signal SIGUSR2, and ends the profile
+// at the next SIGUSR2. The signal would end a handler that was built in another way.
 func runProfiled(ctx context.Context, r *rig, do func() error) error {
 	if r.profile == "" {
 		return do()
@@ -86,18 +87,18 @@ func signalHandlers(r *rig, s syscall.Signal) error {
 	return nil
 }
 
-// cpuTimes has the CPU times of the handlers, of Azurite and of this process, in s. This process runs the clients, the
-// host and the CMS.
+// cpuTimes has CPU times in s: of the handlers, of Azurite (storage) and of this process (bench). This process runs the
+// clients, the host and the CMS.
 type cpuTimes struct{ handlers, storage, bench float64 }
 
-// perStep returns the text of a note: the times divided by n, in ms.
+// perStep returns the times divided by n, in ms, as text for a note.
 func (e cpuTimes) perStep(n int) string {
 	each := func(v float64) float64 { return v * 1000 / float64(n) }
 	return fmt.Sprintf("handler %.3f, Azurite %.3f, clients with host and CMS %.3f ms", each(e.handlers),
 		each(e.storage), each(e.bench))
 }
 
-// addCPUTimes calls "do", and adds to "sum" the CPU times that the processes used meanwhile.
+// addCPUTimes calls "do", and adds to "sum" the CPU times that the processes used during the call.
 func addCPUTimes(r *rig, sum *cpuTimes, do func() error) error {
 	before, err := readCPUTimes(r)
 	if err != nil {
@@ -129,7 +130,8 @@ func readCPUTimes(r *rig) (cpuTimes, error) {
 	return e, errors.Join(err1, err2)
 }
 
-// ticks is the number of ticks of the kernel's clock in a second (USER_HZ): 100 on Linux for amd64 and arm64.
+// ticks is USER_HZ, the number of ticks in a second. The kernel counts CPU times in ticks. On Linux for amd64 and arm64
+// USER_HZ is 100.
 const ticks = 100
 
 // readCPUTime returns the CPU time that a process has used so far, in s.
@@ -138,7 +140,8 @@ func readCPUTime(pid int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The name of the process, in parentheses, may have any character. User and system time are fields 14 and 15.
+	// The process's name, in parentheses, can contain any character, so the fields are counted from the last
+	// parenthesis: fields[0] is field 3 of the file. User and system time are fields 14 and 15 of the file.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	user, err1 := strconv.ParseFloat(fields[11], 64)
 	system, err2 := strconv.ParseFloat(fields[12], 64)

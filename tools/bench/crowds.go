@@ -15,10 +15,12 @@ import (
 	"weir/tools/democms/server"
 )
 
-// fillAtOnce files messages without a handler, in no certain order. It files atOnce of them concurrently, so that a
-// transaction has many. Unless "change" is nil, it calls change before it files a message, with the message and its
-// index in "all". The function change may alter the message, and returns the message's idempotency key or "". Calls of
-// change are concurrent.
+// fillAtOnce appends messages without a handler, in no certain order. It appends up to atOnce messages concurrently, so
+// that appends share transactions.
+//
+// If "change" is not nil, fillAtOnce calls it before each append, with the message's index in "all" and the message.
+// The function change can alter the message, and returns the idempotency key, or "" for none. Calls of change are
+// concurrent.
 func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce int,
 	change func(int, *weir.Message) (idempotencyKey string)) error {
 	appender := lane.NewAppender(store, slog.New(slog.DiscardHandler))
@@ -55,15 +57,15 @@ func pathsByLane(space string, lanes, perLane int) []string {
 // besideGap is the pause between two posts of plainTraffic.
 const besideGap = 250 * time.Millisecond
 
-// plainTraffic posts plain messages, which have no due time, beside other work in their lane.
+// plainTraffic posts plain messages, which have no due time, while the lane has other work.
 type plainTraffic struct {
 	*trickleFlow
 	stop context.CancelFunc // ends the posts
 	work sync.WaitGroup
-	err  error // error of the post that failed; nil = none. Read it after work.
+	err  error // error of the failed post, if any; read it only after work.Wait
 }
 
-// startPlainTraffic begins to post plain messages. The first failed post ends the posts.
+// startPlainTraffic starts to post plain messages in the background. The posts end at the first failed post.
 func startPlainTraffic(ctx context.Context, r *rig) *plainTraffic {
 	b := &plainTraffic{trickleFlow: r.newFlow()}
 	ctx, b.stop = context.WithCancel(ctx)
@@ -75,15 +77,15 @@ func startPlainTraffic(ctx context.Context, r *rig) *plainTraffic {
 	return b
 }
 
-// stopPosting stops the posts, and returns the error of the post that failed, if any. It may be called twice.
+// stopPosting ends the posts, and returns the error of the failed post, if any. It can be called more than once.
 func (b *plainTraffic) stopPosting() error {
 	b.stop()
 	b.work.Wait()
 	return b.err
 }
 
-// deliveryLags returns a time in ms for each request that is for a plain message: from the message's post to the
-// beginning of the request.
+// deliveryLags returns, in ms, a lag for each request that carries a plain message: the time from the message's post to
+// the start of the request.
 func (b *plainTraffic) deliveryLags(requests []server.Request) []float64 {
 	var lags []float64
 	for _, req := range requests {
@@ -94,7 +96,8 @@ func (b *plainTraffic) deliveryLags(requests []server.Request) []float64 {
 	return lags
 }
 
-// requestsWithin returns the requests that began between two times, these included. The earliest request is first.
+// requestsWithin returns the requests that began between "from" and "until", both inclusive. The earliest request comes
+// first.
 func requestsWithin(requests []server.Request, from, until time.Time) []server.Request {
 	in := slices.DeleteFunc(slices.Clone(requests), func(r server.Request) bool {
 		return r.StartedAt.Before(from) ||
@@ -104,7 +107,7 @@ func requestsWithin(requests []server.Request, from, until time.Time) []server.R
 	return in
 }
 
-// longestStandstill returns the longest time without the beginning of a request at the CMS, between "from" and "until".
+// longestStandstill returns the longest time between "from" and "until" in which no request began at the CMS.
 func longestStandstill(requests []server.Request, from, until time.Time) time.Duration {
 	longest, before := time.Duration(0), from
 	for _, req := range requestsWithin(requests, from, until) {

@@ -48,7 +48,7 @@ func TestPathsByLane(t *testing.T) {
 	}
 }
 
-// requestsAt returns requests that last a second each, and begin at the given seconds after from.
+// requestsAt returns requests of one second each. They begin the given numbers of seconds after "from".
 func requestsAt(from time.Time, seconds ...int) []server.Request {
 	var all []server.Request
 	for _, s := range seconds {

@@ -18,14 +18,14 @@ import (
 const (
 	dueLatency = time.Millisecond // latency of the CMS
 	dueLanes   = 8
-	// dueHeld is the time from a kill to the first due time if the lanes are to have holders at the kill. It is shorter
-	// than lane.DueLead: this is how long before a due time a process takes the lane. If the lanes are to be at rest,
-	// the kill is earlier by dueMargin.
+	// The bench kills the handlers before the first due time. If the lanes must have holders at the kill, the time
+	// from the kill to the first due time is dueHeld. Otherwise the time is dueMargin+dueHeld. A process takes a lane
+	// 2 s before a due time (lane.DueLead).
 	dueMargin = 4 * time.Second
 	dueHeld   = time.Second
 )
 
-// dueTimes has the due time of each message. Each message has another key.
+// dueTimes has the due time of each message. No two messages have the same key.
 type dueTimes map[message]time.Time
 
 // spreadDueTimes returns n messages with random due times. The times lie in the span that begins at "from".
@@ -37,7 +37,6 @@ func spreadDueTimes(space string, n int, from time.Time, span time.Duration) due
 	return moments
 }
 
-// firstDue returns the earliest due time.
 func (a dueTimes) firstDue() (at time.Time) {
 	for _, due := range a {
 		if at.IsZero() || due.Before(at) {
@@ -47,8 +46,8 @@ func (a dueTimes) firstDue() (at time.Time) {
 	return at
 }
 
-// postDueMessages posts messages with their due times, from many clients. It returns an error if the first due time
-// comes before the last message is filed.
+// postDueMessages posts messages with their due times, from concurrent clients. It returns an error if a message is due
+// before all messages are accepted.
 func postDueMessages(ctx context.Context, r *rig, a dueTimes) error {
 	group, posting := errgroup.WithContext(ctx)
 	group.SetLimit(r.sizes.load.clients)
@@ -67,9 +66,9 @@ func postDueMessages(ctx context.Context, r *rig, a dueTimes) error {
 	return nil
 }
 
-// measureLateness returns the lateness of each request at the CMS, in ms: the time from the due time of the request's
-// message to the beginning of the request. If the message was due before the time "ready", its lateness counts from
-// "ready". A request before the due time is an error.
+// measureLateness returns, in ms, a lateness for each request at the CMS: the time from the due time of the request's
+// message to the start of the request. If the due time is before "ready", the lateness counts from "ready". A request
+// before the due time is an error.
 func measureLateness(cms *server.Server, a dueTimes, ready time.Time) ([]float64, error) {
 	var late []float64
 	var early []error
@@ -86,8 +85,8 @@ func measureLateness(cms *server.Server, a dueTimes, ready time.Time) ([]float64
 	return late, errors.Join(early...)
 }
 
-// awaitDueMessages waits until all messages are delivered, checks the CMS's record, and returns the lateness of the
-// messages as measureLateness does.
+// awaitDueMessages waits until all messages are delivered, checks the CMS's record, and returns the lateness of each
+// message (see measureLateness).
 func awaitDueMessages(ctx context.Context, r *rig, a dueTimes, ready time.Time) ([]float64, error) {
 	if err := r.awaitDelivered(ctx, len(a)); err != nil {
 		return nil, err
@@ -99,8 +98,10 @@ func awaitDueMessages(ctx context.Context, r *rig, a dueTimes, ready time.Time) 
 	return late, errors.Join(err, r.checkRecord(len(a)))
 }
 
-// runDue measures the lateness of messages with a due time in three cases: an instance runs all the time; all handlers
-// were killed while the lanes were at rest; all handlers were killed while the lanes had holders.
+// runDue measures the lateness of messages with due times in three cases:
+//   - an instance runs all the time
+//   - all handlers are killed while no lane has a holder
+//   - all handlers are killed while the lanes have holders
 func runDue(ctx context.Context, b *bench) ([]result, error) {
 	live, err := measureDueLive(ctx, b)
 	if err != nil {
@@ -124,7 +125,8 @@ func runDue(ctx context.Context, b *bench) ([]result, error) {
 				"pass; ready again after %.2f s", dueHeld, holding.untilReady.Seconds())), nil
 }
 
-// measureDueLive measures the lateness while an instance runs, against bare timers for the same due times.
+// measureDueLive measures the lateness while an instance runs. The baseline is a program that posts by timers at the
+// same due times.
 func measureDueLive(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{lanes: dueLanes, latency: dueLatency})
 	if err != nil {
@@ -165,15 +167,15 @@ func measureDueLive(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// killFigures has the figures of a SIGKILL of all handlers. Times begin at the kill.
+// killFigures has the figures for a SIGKILL of all handlers.
 type killFigures struct {
-	late       []float64     // lateness in ms, from the due time, or from ready handlers if that is later
-	untilReady time.Duration // time until the new handlers of all instances were ready
-	untilLast  time.Duration // time until the request for the last message began
+	late       []float64     // lateness in ms, from the due time or the handlers' readiness, whichever is later
+	untilReady time.Duration // time from the kill until the new handlers of all instances were ready
+	untilLast  time.Duration // time from the kill to the start of the last request
 }
 
-// measureDueKilled kills the handlers of all instances at the time "lead" before the first due time. The host starts
-// new ones.
+// measureDueKilled kills all handlers before the first due time. The time from the kill to the first due time is
+// "lead". The host starts new handlers.
 func measureDueKilled(ctx context.Context, b *bench, lead time.Duration) (killFigures, error) {
 	var k killFigures
 	r, err := b.newWarmRig(ctx, rigOptions{lanes: dueLanes, latency: dueLatency, instances: 2, lease: takeoverLease})
@@ -206,7 +208,7 @@ func measureDueKilled(ctx context.Context, b *bench, lead time.Duration) (killFi
 	return k, nil
 }
 
-// killHandlers ends all handlers by SIGKILL and waits until the handlers that replace them are ready.
+// killHandlers kills all handlers and waits until the handlers that replace them are ready.
 func killHandlers(ctx context.Context, r *rig) error {
 	old := map[int]bool{}
 	for _, i := range r.host.Status().Instances {
@@ -225,8 +227,8 @@ func killHandlers(ctx context.Context, r *rig) error {
 	})
 }
 
-// awaitReleased waits until no lane has a holder, and none has unread messages in its log. Messages may still wait for
-// their due times.
+// awaitReleased waits until no lane has a holder and each lane's log is read to its end. Scheduled messages can still
+// wait.
 func awaitReleased(ctx context.Context, r *rig) error {
 	return r.awaitCondition(ctx, readyLimit, "the lanes are released", func() bool {
 		for n := range r.lanes {

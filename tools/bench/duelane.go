@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// runDueLane measures the lateness of scheduled messages of one lane at several rates. The messages are due at random
-// times. One worker releases, sends and commits all of them.
+// runDueLane measures the lateness of scheduled messages in one lane, at several rates. The messages are due at random
+// times.
 func runDueLane(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, rate := range b.sizes.crowds.due.rates {
@@ -22,7 +22,7 @@ func runDueLane(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// measureDueRate measures the lateness at one rate, in messages a second.
+// measureDueRate measures the lateness at one rate, in messages per second.
 func measureDueRate(ctx context.Context, b *bench, rate int) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: dueLatency})
 	if err != nil {

@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// momentLatency is the latency of the CMS. With it the delivery of all messages takes seconds, so that plain messages
-// come meanwhile.
+// momentLatency is the latency of the CMS. It makes the delivery of the due messages take seconds, so that plain
+// messages come during the delivery.
 const momentLatency = 10 * time.Millisecond
 
-// runDueMoment files many messages with one due time and posts plain messages beside them. The holder must begin to
-// send at the due time, go on at the CMS's pace, and send the plain messages meanwhile.
+// runDueMoment posts many messages with the same due time. From shortly before the due time it also posts plain
+// messages, which have no due time. The holder must begin at the due time, send as fast as the CMS answers, and send
+// each plain message soon after its post.
 func runDueMoment(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, n := range b.sizes.crowds.moment.messages {
@@ -26,7 +27,7 @@ func runDueMoment(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// measureDueCrowd measures n messages with one due time.
+// measureDueCrowd does the measurements of runDueMoment with n messages that have the same due time.
 func measureDueCrowd(ctx context.Context, b *bench, n int) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: momentLatency})
 	if err != nil {
@@ -76,16 +77,15 @@ func measureDueCrowd(ctx context.Context, b *bench, n int) ([]result, error) {
 	}, nil
 }
 
-// crowdFigures has the figures of many messages with one due time.
 type crowdFigures struct {
-	first float64       // time in ms, from the due time to the beginning of the first request
-	last  time.Duration // time from the due time to the beginning of the last request
-	pace  float64       // writes a second between first and last; writes of plain messages count, too
-	lags  []float64     // lags of the plain messages, in ms
+	first float64       // time in ms from the due time to the start of the first request for a due message
+	last  time.Duration // time from the due time to the start of the last request for a due message
+	pace  float64       // writes per second from the first due message to the last one, plain messages included
+	lags  []float64     // times in ms from the post of a plain message to the start of its request at the CMS
 }
 
-// awaitCrowd waits until the lane is at rest, and checks and reads the CMS's record. It returns an error if the CMS got
-// one of the messages in "a" before its due time.
+// awaitCrowd waits until the lane is idle, checks the CMS's record, and computes the figures. A request before its
+// message's due time is an error.
 func awaitCrowd(ctx context.Context, r *rig, a dueTimes, moment time.Time, plain *plainTraffic) (crowdFigures, error) {
 	var c crowdFigures
 	all := len(a) + plain.number

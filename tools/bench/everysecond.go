@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	everySpace = "/every/" // prefix of the paths of the schedules' messages
-	// everyLimit is the longest time that the scenario waits for the plain messages.
+	everySpace = "/every/" // prefix of the paths in the schedules' messages
+	// everyLimit is the longest wait until all plain messages are written, see runEverySecond.
 	everyLimit = 2 * time.Minute
 )
 
-// runEverySecond measures a lane on which many schedules become due each second. It measures the rate of writes, the
-// longest time without a write, and the lag of plain messages that come at the same time.
+// runEverySecond measures a lane in which many schedules are due each second. Meanwhile plain messages are posted; a
+// plain message has no due time. The results are the rate of writes, the longest time in which no request to the CMS
+// begins, and the longest time from the post of a plain message to the start of its request at the CMS.
 func runEverySecond(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: dueLatency})
 	if err != nil {
@@ -52,7 +53,7 @@ func runEverySecond(ctx context.Context, b *bench) ([]result, error) {
 	}
 	lags := plain.deliveryLags(requests)
 	if late != nil {
-		lags = append(lags, milliseconds(time.Since(from))) // each missing message has waited for less than this so far
+		lags = append(lags, milliseconds(time.Since(from))) // the wait of an undelivered message is at most this long
 	}
 	name := func(what string) string { return fmt.Sprintf("%d schedules of one second: %s", n, what) }
 	return []result{
@@ -66,7 +67,7 @@ func runEverySecond(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// putSchedules puts n schedules that are due each second between from and until.
+// putSchedules puts n schedules. Each schedule is due once a second from "from" to "until".
 func putSchedules(ctx context.Context, r *rig, n int, from, until time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(r.sizes.load.clients)

@@ -12,8 +12,8 @@ import (
 	"weir/tools/democms/server"
 )
 
-// fillInOrder files messages straight into the lanes, without a handler. It files the messages of a key in order, and
-// those of different keys concurrently, so that a transaction has many.
+// fillInOrder appends messages directly to the lanes, without a handler. It appends a key's messages one after the
+// other, and the messages of different keys concurrently, so that appends share transactions.
 func fillInOrder(ctx context.Context, r *rig, all []message) error {
 	return fillStore(ctx, r.store, all)
 }
@@ -42,16 +42,16 @@ func fillStore(ctx context.Context, store *lane.Store, all []message) error {
 	return group.Wait()
 }
 
-// writeRate returns the writes per second at the CMS. It leaves out the first writes, which warm the system up: their
-// number is "skip".
+// writeRate returns the writes per second at the CMS, without the first "skip" writes. In these first writes the system
+// warms up.
 func writeRate(requests []server.Request, skip int) float64 {
 	requests = requests[skip:]
 	span := requests[len(requests)-1].EndedAt.Sub(requests[0].EndedAt)
 	return float64(len(requests)-1) / span.Seconds()
 }
 
-// runFast measures how many messages a second one lane delivers to a CMS that answers at once. It does so twice: with a
-// lane that was filled before the deliveries began, and with a burst while the burst is posted.
+// runFast measures the rate at which one lane delivers to a CMS that answers without delay. It measures two cases: the
+// lane was filled before the handler started, and clients post the messages during the deliveries.
 func runFast(ctx context.Context, b *bench) ([]result, error) {
 	backlog := makeMessages("full", b.sizes.fast+b.sizes.load.warm, b.sizes.load.keys)
 	r, err := b.newRig(ctx, rigOptions{beforeHost: func(ctx context.Context,

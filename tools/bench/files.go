@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// runFiles measures how many files a sweep takes in a second, and how many messages Weir accepts in a second if each is
-// posted alone. The lane is paused, so that no delivery takes part.
+// runFiles measures the rate at which a sweep takes files from the inbox. The baseline is the rate at which Weir
+// accepts posts. The lane is paused, so that Weir delivers nothing meanwhile.
 func runFiles(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, rigOptions{hasFiles: true})
 	if err != nil {
@@ -31,13 +31,13 @@ func runFiles(ctx context.Context, b *bench) ([]result, error) {
 			b.sizes.load.clients)}, nil
 }
 
-// measureFiles puts n files into the inbox, and measures a sweep that takes files. Files that the
-// host's own sweep has taken before that one do not count.
+// measureFiles puts n files into the inbox, starts a sweep, and measures the rate of this sweep. If the host's timer
+// has started an earlier sweep, the files of the earlier sweep do not count.
 func measureFiles(ctx context.Context, r *rig, n int) (throughput, error) {
 	if err := dropFiles(ctx, r, n); err != nil {
 		return throughput{}, err
 	}
-	early, err := r.countFiled(ctx) // early also counts the messages that were posted before
+	early, err := r.countFiled(ctx) // earlier messages, from posts and from an earlier sweep
 	if err != nil {
 		return throughput{}, err
 	}
@@ -53,7 +53,7 @@ func measureFiles(ctx context.Context, r *rig, n int) (throughput, error) {
 	return throughput{steps: int(filed - early), spent: spent}, err
 }
 
-// dropFiles puts n files with a message each into the inbox.
+// dropFiles puts n files into the inbox, each with one message.
 func dropFiles(ctx context.Context, r *rig, n int) error {
 	var group errgroup.Group
 	group.SetLimit(r.sizes.load.clients)

@@ -21,36 +21,34 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// The yardstick of the handler's CPU time is the CPU time of a bare program, the "floor". The program takes the same
-// posts, makes as many transactions with the same client of storage, and sends the same writes to the CMS on one
-// connection. It parses and checks nothing, keeps no order, and loses its state when it ends.
-
-// floorVariable names the environment variable with the settings of the bare program. If it is set, this process is
-// that program.
+// floorVariable is the environment variable with the settings of the bare program (see floorProgram), as JSON. If the
+// variable is set, this process runs only the bare program.
 const floorVariable = "WEIR_BENCH_FLOOR"
 
-// floorSettings are the settings of the bare program.
 type floorSettings struct {
 	Storage, Prefix, CMSURL string
-	AppendMost              int // the largest number of messages that a transaction files
-	CommitMost              int // the largest number of outcomes that a transaction records
+	AppendMost              int // largest number of messages that a transaction appends
+	CommitMost              int // largest number of outcomes that a transaction commits
 }
 
-// floorCommitWait is the longest time for which an outcome waits for other outcomes of its transaction, as in a holder.
+// floorCommitWait is the longest time for which a commit waits for further outcomes, as in a holder.
 const floorCommitWait = 100 * time.Millisecond
 
-// floorProgram is the bare program.
+// floorProgram is a bare program whose CPU time is the baseline of the handler's CPU time. As the handler does, the
+// program takes the posts, makes about as many transactions with the same storage client, and sends the same writes to
+// the CMS. The program sends the writes on one connection, parses and checks nothing, keeps no order, and loses its
+// state when it ends.
 type floorProgram struct {
 	settings  floorSettings
 	rows      *bareBatcher
 	client    *http.Client
 	accepted  chan string   // bodies of accepted messages
 	delivered chan struct{} // a value for each delivered message
-	committed atomic.Int64  // number of messages whose outcomes are recorded
+	committed atomic.Int64  // number of messages whose outcomes are committed
 }
 
-// runFloor runs the bare program, if this process was started for that, and reports whether it was. The program prints
-// its host and port. It ends when "in" ends, and after an error.
+// runFloor runs the bare program if floorVariable is set, and reports whether it ran. The program prints its host and
+// port. It ends when "in" is at its end, or at an error.
 func runFloor(ctx context.Context, in io.Reader, out io.Writer) (bool, error) {
 	text := os.Getenv(floorVariable)
 	if text == "" {
@@ -90,7 +88,7 @@ func runFloor(ctx context.Context, in io.Reader, out io.Writer) (bool, error) {
 
 var errInputEnded = errors.New("the input has ended")
 
-// ServeHTTP files the message of a POST, and answers a GET with the number of messages whose outcomes are recorded.
+// ServeHTTP stores the message of a POST. It answers a GET with the number of messages whose outcomes are committed.
 func (f *floorProgram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		fmt.Fprint(w, f.committed.Load())
@@ -98,7 +96,7 @@ func (f *floorProgram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
-		// The transaction has rows of other posts, too, so the end of this post must not cancel it.
+		// The transaction also has rows of other posts, so the end of this post must not cancel the transaction.
 		err = f.rows.fileRow(context.WithoutCancel(r.Context()), message{"/floor", 1})
 	}
 	if err != nil {
@@ -111,7 +109,6 @@ func (f *floorProgram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, `{"id":"AQABL714SFvJDd7dAA","stage":"queued"}`) // an error means that the client has gone
 }
 
-// deliver writes the messages to the CMS, one at a time.
 func (f *floorProgram) deliver(ctx context.Context) error {
 	for body := range f.accepted {
 		if err := postBody(ctx, f.client, f.settings.CMSURL, body, nil); err != nil {
@@ -122,7 +119,7 @@ func (f *floorProgram) deliver(ctx context.Context) error {
 	return nil
 }
 
-// commit records the outcomes of delivered messages, many in a transaction, while deliveries go on.
+// commit stores the outcomes of deliveries, up to CommitMost in a transaction.
 func (f *floorProgram) commit(ctx context.Context, account *azure.Account) error {
 	tags, err := account.Table().Transact(ctx, barePartition,
 		[]storage.Op{{Kind: storage.Insert, Key: "!tail", Values: map[string]any{"Delivered": int64(0)}}})
@@ -144,11 +141,11 @@ func (f *floorProgram) commit(ctx context.Context, account *azure.Account) error
 	return err
 }
 
-// commitMost is the largest number of outcomes that a holder records in one transaction.
+// commitMost is the largest number of outcomes that a holder commits in one transaction.
 const commitMost = 32
 
-// measureFloor sends the messages through the bare program, which makes about as many transactions as the handler did.
-// It returns the CPU time, in s, that the program's process used for the messages.
+// measureFloor sends the messages through the bare program, which makes about the given number of transactions. It
+// returns the program's CPU time for the messages, in seconds.
 func (r *rig) measureFloor(ctx context.Context, all []message, transactions float64) (float64, error) {
 	appends := max(1, transactions-float64(len(all))/commitMost)
 	settings, err := json.Marshal(floorSettings{Storage: r.yardstickStorage(), Prefix: r.prefix + "floor",
@@ -172,7 +169,7 @@ func (r *rig) measureFloor(ctx context.Context, all []message, transactions floa
 }
 
 // sendThroughFloor clears the CMS's record and sends messages through the bare program. It returns when the program has
-// recorded inAll outcomes since its start.
+// committed inAll outcomes in total.
 func (r *rig) sendThroughFloor(ctx context.Context, all []message, url string, inAll int) error {
 	r.cms.Reset()
 	if err := r.sendMessages(ctx, all, r.sizes.load.clients, url); err != nil {
@@ -208,7 +205,7 @@ func startFloor(ctx context.Context, settings string) (url string, cmd *exec.Cmd
 	}
 	end = func() {
 		in.Close()
-		cmd.Wait() // an error needs no report: a request to the program has failed before
+		cmd.Wait() // its error is not needed: if the program failed, an earlier request failed, too
 	}
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

@@ -14,24 +14,25 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// The numbers of the instances, in the order of the groups of newGroupRig.
+// The numbers of the instances that newGroupRig starts. The first instance runs the HTTP functions, the second one runs
+// functions/process.
 const (
 	byHTTP    = 1
 	byProcess = 2
 )
 
-// The targets of the scenario. The lane of a burst must move to the other instance within a minute and one poll of that
-// instance. While it moves, it must stand still for at most two seconds. A holder must see a message of another process
-// within a second.
+// Targets of runGroups.
 const (
-	moveLimit  = 65   // s
-	standLimit = 2000 // ms
-	seenLimit  = 1000 // ms
+	moveLimit  = 65   // seconds until the process instance takes the lane of a burst
+	standLimit = 2000 // milliseconds without a request at the CMS while the lane moves
+	seenLimit  = 1000 // milliseconds from a post at the http instance until the process instance sends the message
 )
 
-// runGroups measures the groups of Flex Consumption: one instance runs the HTTP functions, and one runs the function
-// named "process". It measures how the lane of a burst moves from the http instance to the process instance. It also
-// measures how long messages take to the CMS, by the instance that sends them, with a due time and without.
+// runGroups measures the function groups of the plan Flex Consumption. One instance runs the HTTP functions (http), and
+// one runs functions/process (process). The measurements are:
+//   - the move of a burst's lane from the http instance to the process instance
+//   - the time from a message's post to the start of its request at the CMS, for each instance as the holder
+//   - the lateness of messages with due times
 func runGroups(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, measure := range []func(context.Context, *bench) ([]result, error){
@@ -46,21 +47,23 @@ func runGroups(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// newGroupRig returns a rig with the two instances and one lane. With one lane a fence belongs to one instance.
+// newGroupRig returns an installation of Weir with the two instances and one lane. With one lane, each fence belongs to
+// exactly one instance, so senderLog can find the sender of each request.
 func newGroupRig(ctx context.Context, b *bench, latency time.Duration) (*rig, error) {
 	all := []host.Group{{Name: "http", Instances: 1}, {Name: host.GroupName("process"), Instances: 1}}
 	return b.newWarmRig(ctx, rigOptions{latency: latency, groups: all, senders: &senderLog{by: map[int64]int{}}})
 }
 
-// senderLog records which instance sent under which fence. It reads the handlers' lines in the host's output.
+// senderLog records, for each fence, the instance that sent messages to the CMS. It reads the handlers' log lines in
+// the host's output.
 type senderLog struct {
 	mu sync.Mutex
-	by map[int64]int // number of the instance, by fence
+	by map[int64]int // number of the instance by fence
 }
 
 var attemptLine = regexp.MustCompile(`^\[(\d+)\] .*"msg":"drain: attempt".*"fence":(\d+)`)
 
-// Write implements io.Writer. Each call must have one line, as the host's calls do.
+// Write implements io.Writer. Each call must have exactly one line.
 func (s *senderLog) Write(line []byte) (int, error) {
 	if m := attemptLine.FindSubmatch(line); m != nil {
 		instance, _ := strconv.Atoi(string(m[1])) // the expression matches digits only
@@ -72,7 +75,7 @@ func (s *senderLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// requestsOfInstance returns the requests that the CMS got from one instance, the earliest request first.
+// requestsOfInstance returns the requests that the CMS got from one instance. The earliest request comes first.
 func requestsOfInstance(r *rig, instance int) []server.Request {
 	r.senders.mu.Lock()
 	defer r.senders.mu.Unlock()
@@ -118,7 +121,7 @@ func measureGroupBurst(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// lastBefore looks at the requests that began before the time "at", and returns when the last of them ended.
+// lastBefore returns the latest end of the requests that began before the time "at".
 func lastBefore(requests []server.Request, at time.Time) (ended time.Time) {
 	for _, q := range requests {
 		if q.StartedAt.Before(at) {
@@ -128,9 +131,9 @@ func lastBefore(requests []server.Request, at time.Time) (ended time.Time) {
 	return ended
 }
 
-// measureGroupTrickle posts single messages to the http instance. It posts each of the first ones only after the holder
-// has released the lane. Then it posts a burst, which moves the lane to the process instance, and more single messages
-// after the burst. The lane stays at the process instance.
+// measureGroupTrickle posts single messages to the http instance in two phases. In the first phase the http instance
+// holds the lane for each message, and releases the lane before the next message. Then a burst moves the lane to the
+// process instance, which holds the lane in the second phase.
 func measureGroupTrickle(ctx context.Context, b *bench) ([]result, error) {
 	r, err := newGroupRig(ctx, b, cmsLatency)
 	if err != nil {
@@ -151,7 +154,7 @@ func measureGroupTrickle(ctx context.Context, b *bench) ([]result, error) {
 		r.receiveURL()); err != nil {
 		return nil, err
 	}
-	behind := int(time.Second / streamGap) // number of posts in one second, which the holder may not have read
+	behind := int(time.Second / streamGap) // posts of one second, which the holder has perhaps not read yet
 	if err := f.streamUntil(ctx, r.receiveURL(),
 		func() bool { return r.cms.Stats().Writes >= burst+f.number-behind }); err != nil {
 		return nil, err
@@ -170,8 +173,8 @@ func measureGroupTrickle(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// latenciesBy returns latencies in ms: the time from a message's post to the beginning of its request at the CMS. It
-// takes only those messages of f that were posted after the time "from" and that one instance sent.
+// latenciesBy returns, in ms, the times from a message's post to the start of its request at the CMS. It selects the
+// messages of f that were posted after the time "from" and that the given instance sent.
 func (f *trickleFlow) latenciesBy(instance int, from time.Time) (out []float64) {
 	for _, q := range requestsOfInstance(f.rig, instance) {
 		if sent, isOurs := f.sent[message{q.Path, q.Version}]; isOurs && sent.After(from) {
@@ -186,8 +189,8 @@ func (f *trickleFlow) groupRow(name string, latencies []float64) result {
 		percentile(latencies, 0.99)).withNote("from the sending: %s", describeSpread(latencies))
 }
 
-// measureGroupDue posts messages with due times to the http instance in two rigs. In the first rig it posts nothing
-// else. In the second it also posts a burst, which moves the lane to the process instance.
+// measureGroupDue measures messages with due times in two installations of Weir. In the first one it posts no other
+// messages. In the second one it also posts a burst, which moves the lane to the process instance.
 func measureGroupDue(ctx context.Context, b *bench) ([]result, error) {
 	alone, err := measureGroupLateness(ctx, b, "alone", false)
 	if err != nil {
@@ -206,7 +209,7 @@ func measureGroupLateness(ctx context.Context, b *bench, name string, busy bool)
 	}
 	defer r.shutDown()
 	first, others := time.Now().Add(b.sizes.due.lead), 0
-	if busy { // the burst, which moves the lane, is delivered before the first message is due
+	if busy { // leave time to deliver the burst before the first due time
 		others = b.sizes.groups.burst / 4
 		first = first.Add(2 * time.Duration(others) * cmsLatency)
 	}
@@ -238,7 +241,7 @@ func measureGroupLateness(ctx context.Context, b *bench, name string, busy bool)
 		errors.Join(err1, err2)
 }
 
-// latenessOf returns, in ms, the lateness of those requests whose messages are in a. A request before the due time is
+// latenessOf returns, in ms, the lateness of the requests whose messages are in "a". A request before the due time is
 // an error.
 func latenessOf(requests []server.Request, a dueTimes) (late []float64, err error) {
 	for _, q := range requests {

@@ -18,12 +18,13 @@ const (
 	refusedWithin = 10.0 // s
 	hangLimit     = 75 * time.Second
 	hungFlowGap   = 100 * time.Millisecond
-	largeEvery    = 8         // one of this many posts has a body that needs a blob
-	largePost     = 400 << 10 // size of that body in bytes
+	largeEvery    = 8         // every eighth post has a body of largePost bytes
+	largePost     = 400 << 10 // size in bytes of a body that needs a blob
 )
 
-// runHang measures two times. The first is the time until Weir refuses a post while storage accepts requests and
-// answers none. The second is the time without a write at the CMS because one request to storage gets no answer.
+// runHang measures two cases in which storage accepts requests and does not answer:
+//   - all requests hang: the time until Weir refuses a post
+//   - one request hangs: the longest time in which no request to the CMS begins
 func runHang(ctx context.Context, b *bench) ([]result, error) {
 	posts, err := measureRefusals(ctx, b)
 	if err != nil {
@@ -72,8 +73,8 @@ func measureRefusals(ctx context.Context, b *bench) (result, error) {
 			n, span, largeEvery, largePost>>10, median(waits), time.Since(began).Seconds()), err
 }
 
-// expectRefusal posts a message that cannot be stored. It returns an error unless the answer is a 503 with Retry-After.
-// If there is no answer, for instance because of the client's time limit, the request counts as refused.
+// expectRefusal posts a message while storage hangs. Each answer except a 503 with Retry-After is an error. A post
+// without an answer, for instance because of the client's time limit, counts as refused.
 func expectRefusal(ctx context.Context, r *rig, i int) error {
 	path := fmt.Sprint("/hung/", i)
 	body := message{path, 1}.articleBody()
@@ -97,7 +98,7 @@ func expectRefusal(ctx context.Context, r *rig, i int) error {
 	return nil
 }
 
-// hungKinds has the kinds of requests to storage. In each measurement one request of one kind hangs.
+// hungKinds has the kinds of storage requests that measureStandstills tests.
 var hungKinds = []struct {
 	name string
 	is   func(*http.Request) bool
@@ -109,8 +110,8 @@ var hungKinds = []struct {
 	{"renewal of the lease", func(r *http.Request) bool { return r.Header.Get("X-Ms-Lease-Action") == "renew" }},
 }
 
-// measureStandstills lets one request of each kind hang while messages come, and measures the longest time without a
-// write at the CMS.
+// measureStandstills posts messages steadily and lets one storage request of each kind hang, one kind after the other.
+// It measures the longest time in which no request to the CMS begins.
 func measureStandstills(ctx context.Context, b *bench) (result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{canHang: true, lease: takeoverLease, latency: dueLatency})
 	if err != nil {
@@ -131,8 +132,8 @@ func measureStandstills(ctx context.Context, b *bench) (result, error) {
 		withNote("a message each %s; %s", hungFlowGap, strings.Join(notes, ", ")), nil
 }
 
-// measureOneHang lets one request hang. It watches the CMS from before the hang until writes come again, and returns
-// the longest time without a write.
+// measureOneHang lets one storage request hang, and waits until the CMS gets messages again. It returns the longest
+// time in which no request to the CMS began.
 func measureOneHang(ctx context.Context, r *rig, name string, is func(*http.Request) bool) (time.Duration, error) {
 	var taken atomic.Bool
 	posting, stop := context.WithCancel(ctx)
@@ -158,8 +159,8 @@ func measureOneHang(ctx context.Context, r *rig, name string, is func(*http.Requ
 	return longestStandstill(r.cms.Requests(), from, time.Now()), errors.Join(err, ctx.Err())
 }
 
-// postSteadily posts messages at equal intervals until ctx ends. It does not wait for an answer before it posts again,
-// and ignores refusals. The paths contain the first word of "space".
+// postSteadily posts messages at equal intervals until ctx ends. It does not wait for answers, and ignores errors. The
+// paths contain the first word of "space".
 func postSteadily(ctx context.Context, r *rig, space string) {
 	var posts sync.WaitGroup
 	defer posts.Wait()

@@ -10,12 +10,12 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// allAtInformation sets the default log level to Information, as a host.json without log levels does. The categories
-// that the project's host.json names have this level already.
+// allAtInformation sets the default log level to Information, as in a host.json without log levels. The project's
+// host.json raises the default to Warning and sets Information for each category that it names.
 const allAtInformation = "AzureFunctionsJobHost__logging__logLevel__default=Information"
 
-// runLogs counts the lines in the log of the host, and their bytes, for a burst and for a trickle. It does so with the
-// project's host.json, and again with all categories at level Information.
+// runLogs counts the lines and bytes of the host's log, for a burst and for a trickle (single messages with pauses). It
+// counts with the project's host.json, and again with all categories at level Information.
 func runLogs(ctx context.Context, b *bench) ([]result, error) {
 	loud, err := measureLog(ctx, b, allAtInformation)
 	if err != nil {
@@ -29,7 +29,8 @@ func runLogs(ctx context.Context, b *bench) ([]result, error) {
 		logRows("trickle", b.sizes.logs.trickle, quiet.trickle, loud.trickle)...), nil
 }
 
-// logRows returns the rows of a burst or a trickle. Their yardstick is the log with all categories at Information.
+// logRows returns the rows of a burst or a trickle. The baseline is the log with all categories at level Information
+// (loud).
 func logRows(name string, messages int, quiet, loud map[string]host.Logged) []result {
 	yardstick, value := sumOf(loud, messages), sumOf(quiet, messages)
 	return []result{
@@ -41,11 +42,11 @@ func logRows(name string, messages int, quiet, loud map[string]host.Logged) []re
 	}
 }
 
-// logCounts has the log lines of a burst and of a trickle, by category.
+// logCounts has the log lines and bytes of a burst and of a trickle, by category.
 type logCounts struct{ burst, trickle map[string]host.Logged }
 
-// measureLog returns the log lines of a burst and those of a trickle. It counts until the lane is at rest. The host
-// gets the variables in "env".
+// measureLog posts a burst, waits until the lane is idle, posts a trickle, and waits again. It returns the log lines
+// and bytes of the burst and of the trickle. The host's environment contains the variables "env".
 func measureLog(ctx context.Context, b *bench, env ...string) (out logCounts, err error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency, env: env})
 	if err != nil {
@@ -71,7 +72,6 @@ func measureLog(ctx context.Context, b *bench, env ...string) (out logCounts, er
 	return logCounts{addedTo(begun, between), addedTo(between, r.host.Logged())}, nil
 }
 
-// addedTo returns the differences between two counts.
 func addedTo(before, after map[string]host.Logged) map[string]host.Logged {
 	added := map[string]host.Logged{}
 	for category, n := range after {
@@ -84,7 +84,7 @@ func addedTo(before, after map[string]host.Logged) map[string]host.Logged {
 // logVolume has the log's lines and bytes per message.
 type logVolume struct{ lines, bytes float64 }
 
-// sumOf adds up all categories.
+// sumOf returns the sum of all categories, per message.
 func sumOf(log map[string]host.Logged, messages int) (sum logVolume) {
 	for _, n := range log {
 		sum.lines += float64(n.Lines) / float64(messages)
@@ -93,17 +93,17 @@ func sumOf(log map[string]host.Logged, messages int) (sum logVolume) {
 	return sum
 }
 
-// linesBy returns the lines per message by category, as the text of a note.
+// linesBy returns the lines per message by category, as text for a note.
 func linesBy(log map[string]host.Logged, messages int) string {
 	return byCategory(log, func(n host.Logged) float64 { return float64(n.Lines) / float64(messages) })
 }
 
-// bytesBy returns the bytes per message by category, as the text of a note.
+// bytesBy returns the bytes per message by category, as text for a note.
 func bytesBy(log map[string]host.Logged, messages int) string {
 	return byCategory(log, func(n host.Logged) float64 { return float64(n.Bytes) / float64(messages) })
 }
 
-// byCategory returns the text of a note with the value of each category that has lines.
+// byCategory returns the value of each category that has lines, as text for a note.
 func byCategory(log map[string]host.Logged, value func(host.Logged) float64) string {
 	var parts []string
 	for _, category := range slices.Sorted(maps.Keys(log)) {

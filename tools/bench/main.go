@@ -1,14 +1,14 @@
-// Command bench measures Weir on this machine against yardsticks of the same run. It starts real handler processes
-// under the stand-in for the Functions host, with Azurite in memory and the demo CMS. The CMS's own record shows
-// whether a run was correct. The bench prints a table and writes build/bench.json. docs/performance.md explains the
-// rows.
+// Command bench measures Weir on this machine, and compares it with baselines of the same run. It starts real handler
+// processes under tools/funchost, which replaces the Functions host. The storage is Azurite in memory, and the CMS is
+// the demo CMS. The CMS's own record shows whether a run was correct. The bench prints a table and writes
+// build/bench.json. docs/performance.md explains the rows of the table.
 //
-// A missed target is shown in its row. The exit code is 1 only after a failure: a message lost or doubled, an order
-// broken, an error.
+// A missed target is shown in its row and does not change the exit code. The exit code is 1 after a failure: a message
+// was lost or delivered twice, messages of a key came in the wrong order, or an error occurred.
 //
-// With -storage-delay the bench makes a pass over the scenarios for each delay. In a pass with a delay other than 0, a
-// proxy of package delay stands in front of Azurite. All that is measured goes through the proxy, yardsticks included.
-// Scenarios whose figures do not depend on the delay run in the last pass only.
+// The flag -storage-delay has a list of delays. For each delay the bench makes a pass: it runs the scenarios while a
+// proxy in front of Azurite delays each answer of storage. The proxy is in package delay. Answers to the baseline
+// programs are delayed, too. Scenarios whose figures do not depend on the delay run in the last pass only.
 package main
 
 import (
@@ -29,16 +29,16 @@ import (
 	"weir/tools/delay"
 )
 
-// scenario is one measurement, with one or several rows in the table. A new scenario needs a line in the function
-// scenarios. If it can be short, its rows also need lines in TestBench.
+// scenario is one measurement, with one or several rows in the table. The function scenarios must list each scenario.
+// If a scenario can run with small sizes, TestBench must list its rows.
 type scenario struct {
 	name  string // name in the flag -only
-	about string // text that -list prints
+	about string // description for -list
 	run   func(context.Context, *bench) ([]result, error)
 	when  passRule
 }
 
-// passRule selects the passes in which a scenario is measured, if the bench makes several passes, one for each delay.
+// passRule selects the passes in which a scenario runs. The bench makes one pass for each delay of storage.
 type passRule int
 
 const (
@@ -92,17 +92,17 @@ func scenarios() []scenario {
 // bench is the state that all scenarios share.
 type bench struct {
 	storage     *azurite.Process
-	delay       time.Duration // delay of storage's answers in this pass; 0 = Azurite itself
-	farStorage  *delay.Proxy  // storage for handlers and hosts; nil = Azurite itself
-	calmStorage *delay.Proxy  // storage for yardsticks: the same delay, and no refusals; nil = Azurite itself
-	app         string        // script root of the app
+	delay       time.Duration // delay of storage's answers in this pass; 0 = none
+	farStorage  *delay.Proxy  // storage for handlers and hosts: delays answers, refuses some requests; nil = no proxy
+	calmStorage *delay.Proxy  // storage for baseline programs: the same delay, refuses nothing; nil = no proxy
+	app         string        // folder of the app (script root)
 	log         io.Writer     // gets the output of hosts and handlers
 	out         io.Writer     // gets the lines about progress
 	temp        string        // folder that the bench removes at its end
 	profile     string        // folder for the handlers' CPU profiles; empty = the handlers write none
 	sizes       sizes
 	results     []result
-	prefixes    int // number of rigs that were started; each has a prefix of its own
+	prefixes    int // number of rigs (installations of Weir) so far; each has its own prefix
 }
 
 func main() {
@@ -157,7 +157,9 @@ func runBench(ctx context.Context, only, delays, app, file, profile string, size
 	return errors.Join(err, writeJSON(file, b.results), stop())
 }
 
-// compareWithRecipe adds a ratio, if both figures were measured: Weir's transactions to those of the recipe.
+// compareWithRecipe sets the baseline of the row with Weir's transactions per message. The baseline is the number of
+// transactions per message in the scenario "recipe". If one of the two rows is missing, compareWithRecipe changes
+// nothing.
 func compareWithRecipe(results []result) {
 	at := func(name string) int {
 		return slices.IndexFunc(results, func(r result) bool { return r.Name == name && r.Error == "" })
@@ -181,8 +183,8 @@ func chooseScenarios(only string) ([]scenario, error) {
 	return slices.DeleteFunc(all, func(s scenario) bool { return !slices.Contains(names, s.name) }), nil
 }
 
-// newBench starts Azurite, and opens the log in dir and a temporary folder. The returned function ends Azurite, removes
-// the folder and closes the log.
+// newBench starts Azurite, makes a log in dir, and makes a temporary folder. The returned function ends Azurite,
+// removes the temporary folder and closes the log.
 func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) (*bench, func() error, error) {
 	if _, err := os.Stat(filepath.Join(app, "host.json")); err != nil {
 		return nil, nil, fmt.Errorf("%s is no script root: make build stages it: %w", app, err)
@@ -195,7 +197,7 @@ func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) 
 	if err != nil {
 		return nil, nil, errors.Join(err, log.Close())
 	}
-	// Azurite keeps its data in memory, because it stands still while it saves to disk.
+	// Azurite keeps its data in memory, because it would stall while it saves data to disk.
 	storage, err := azurite.Start(ctx, azurite.Options{})
 	if err != nil {
 		return nil, nil, errors.Join(err, log.Close(), os.RemoveAll(temp))
@@ -205,8 +207,8 @@ func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) 
 	return b, stop, nil
 }
 
-// runScenarios runs scenarios until ctx ends. After a scenario that fails, the next scenario runs. In the results, the
-// rows that the failed scenario has measured come first, and then a row with its name and the error.
+// runScenarios runs scenarios until ctx ends, and appends their rows to the results. If a scenario fails, its rows and
+// a row with the error are appended, and the next scenario runs.
 func (b *bench) runScenarios(ctx context.Context, chosen []scenario) error {
 	var failed []error
 	for _, s := range chosen {

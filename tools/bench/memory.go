@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// smallInstance sets the memory limit that a handler sets for itself on an instance of 512 MiB: half of the
-	// instance's memory, less the memory that Go does not count. The bench sets it in the environment, because it has
-	// no right to make a cgroup of 512 MiB.
+	// smallInstance sets the memory limit that a handler chooses for itself on an instance of 512 MiB: half of the
+	// instance's memory, minus the memory that Go does not count. The bench sets the limit in the environment, because
+	// it has no right to make a cgroup of 512 MiB.
 	smallInstance = "GOMEMLIMIT=224MiB"
 	heavyElements = 99_000
 	searchedBody  = 30 << 10 // bytes
 )
 
 // runMemory measures the handler's largest resident set under the loads that take the most memory. The handler has the
-// memory limit of a small instance.
+// memory limit smallInstance.
 func runMemory(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, measure := range []func(context.Context, *bench) (result, error){
@@ -40,12 +40,12 @@ func runMemory(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// answerCounts counts the answers to requests that were sent at once.
+// answerCounts counts the answers to concurrent requests.
 type answerCounts struct {
 	mu                sync.Mutex
 	byStatus          map[int]int
-	withoutRetryAfter int           // answers 503 without Retry-After
-	untilLast         time.Duration // time from the sending to the last answer
+	withoutRetryAfter int           // number of answers 503 without Retry-After
+	untilLast         time.Duration // time from the first request to the last answer
 }
 
 func (a *answerCounts) String() string {
@@ -53,8 +53,8 @@ func (a *answerCounts) String() string {
 		a.byStatus[http.StatusAccepted], a.byStatus[http.StatusServiceUnavailable], a.untilLast.Seconds())
 }
 
-// checkAnswers returns an error in two cases: not exactly "want" answers are 200, 202 or 503, or a 503 has no
-// Retry-After.
+// checkAnswers expects exactly "want" answers with the status 200, 202 or 503, and Retry-After in each 503. If the
+// answers differ from this, it returns an error.
 func (a *answerCounts) checkAnswers(want int) error {
 	if a.byStatus[http.StatusOK]+a.byStatus[http.StatusAccepted]+a.byStatus[http.StatusServiceUnavailable] != want ||
 		a.withoutRetryAfter > 0 {
@@ -107,14 +107,14 @@ func postAtOnce(ctx context.Context, r *rig, n int, body func(i int) string) (*a
 	})
 }
 
-// heavyArticle returns a message with the given number of elements, most of them of ten bytes. A path of the contract
-// selects all of them, so that the handler needs much memory.
+// heavyArticle returns an XML message with the given number of title elements, most of them ten bytes long. The
+// contract's field ./title selects all these elements, so that the handler needs much memory.
 func heavyArticle(path string, elements int) string {
 	return fmt.Sprintf(`<article path="%s" version="1">%s</article>`, path, strings.Repeat("<title  />", elements-1)+
 		"<title>T</title>")
 }
 
-// measureHeavyPosts posts messages with many elements at once.
+// measureHeavyPosts posts concurrent messages with many elements.
 func measureHeavyPosts(ctx context.Context, b *bench) (result, error) {
 	r, err := b.newRig(ctx, rigOptions{env: []string{smallInstance}})
 	if err != nil {
@@ -140,8 +140,8 @@ func measureHeavyPosts(ctx context.Context, b *bench) (result, error) {
 		got)
 }
 
-// measureTextSearches makes several searches at once. Each looks through the bodies of scheduled messages for a text
-// that none of them contains.
+// measureTextSearches makes concurrent searches for a text in the bodies of scheduled messages. No body contains the
+// text, so each search reads all bodies.
 func measureTextSearches(ctx context.Context, b *bench) (result, error) {
 	size, n := b.sizes.crowds.memory.searched, b.sizes.crowds.memory.searches
 	r, err := b.newRig(ctx, rigOptions{env: []string{smallInstance},
@@ -166,7 +166,7 @@ func measureTextSearches(ctx context.Context, b *bench) (result, error) {
 		n, size, searchedBody>>10), got)
 }
 
-// measureHungPosts posts large messages at once while storage answers nothing. Each must get a 503.
+// measureHungPosts posts large messages concurrently while storage does not answer. Each post must get a 503.
 func measureHungPosts(ctx context.Context, b *bench) (result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{canHang: true, env: []string{smallInstance}})
 	if err != nil {

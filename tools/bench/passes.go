@@ -11,7 +11,7 @@ import (
 	"weir/tools/delay"
 )
 
-// readDelays parses a list of delays, one for each pass, with commas between them.
+// readDelays parses delays with commas between them.
 func readDelays(text string) ([]time.Duration, error) {
 	var delays []time.Duration
 	for part := range strings.SplitSeq(text, ",") {
@@ -24,8 +24,8 @@ func readDelays(text string) ([]time.Duration, error) {
 	return delays, nil
 }
 
-// runPasses makes a pass for each delay. It runs scenarios of inLastPass in the last pass only. If a pass fails,
-// runPasses goes on with the next pass, unless ctx has ended.
+// runPasses makes a pass over the scenarios for each delay. Scenarios with the rule inLastPass run in the last pass
+// only. After a failed pass the next pass runs. If ctx ends, no further pass runs.
 func (b *bench) runPasses(ctx context.Context, chosen []scenario, delays []time.Duration) error {
 	var failed []error
 	for i, d := range delays {
@@ -40,7 +40,7 @@ func (b *bench) runPasses(ctx context.Context, chosen []scenario, delays []time.
 	return errors.Join(failed...)
 }
 
-// runPass runs scenarios with one delay of storage. Unless the delay is 0, the names of the rows contain it.
+// runPass runs scenarios with one delay of storage. If the delay is not 0, the rows' names contain the delay.
 func (b *bench) runPass(ctx context.Context, d time.Duration, chosen []scenario) error {
 	endDelay, err := b.delayStorage(ctx, d)
 	if err != nil {
@@ -56,9 +56,10 @@ func (b *bench) runPass(ctx context.Context, d time.Duration, chosen []scenario)
 	return errors.Join(err, endDelay())
 }
 
-// delayStorage puts the delay between storage and the measured programs, and reduces the sizes, until the caller calls
-// endDelay. Yardsticks have the same delay. But storage refuses none of their requests, because a yardstick does not
-// try a request again. A delay of 0 changes nothing.
+// delayStorage starts proxies that delay the answers of storage, and replaces b.sizes by the sizes for delayed storage.
+// The returned function ends the proxies and restores b.sizes. The proxy of the measured programs also refuses some
+// requests. The proxy of the baseline programs refuses none, because these programs do not retry. A delay of 0 changes
+// nothing.
 func (b *bench) delayStorage(ctx context.Context, d time.Duration) (endDelay func() error, err error) {
 	if d == 0 {
 		fmt.Fprintln(b.out, "Storage is Azurite itself.")
@@ -85,8 +86,8 @@ func (b *bench) delayStorage(ctx context.Context, d time.Duration) (endDelay fun
 	}, nil
 }
 
-// storageDistance returns the settings of a proxy in front of "target". The proxy behaves like a storage account whose
-// answers come later, by d at the median. With d = 0 the proxy neither delays nor refuses.
+// storageDistance returns the settings of a proxy in front of "target". The proxy delays answers, and refuses
+// some requests as a busy storage account does. The median of the delays is d. If d is 0, the proxy only forwards.
 func storageDistance(target string, d time.Duration) delay.Config {
 	c := delay.Config{Target: target}
 	if d > 0 {
@@ -104,7 +105,7 @@ func (b *bench) measuredStorage() string {
 	return b.farStorage.ConnectionString(b.storage.ConnectionString())
 }
 
-// yardstickStorage returns the connection string that yardsticks use in this pass.
+// yardstickStorage returns the connection string that baselines use in this pass.
 func (b *bench) yardstickStorage() string {
 	if b.calmStorage == nil {
 		return b.storage.ConnectionString()

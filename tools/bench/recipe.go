@@ -18,31 +18,31 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// The usual recipe, as teams commonly build it on the same platform. An HTTP function puts the message into a queue
-// with a random delay. A queue function takes one blob lease, posts to the CMS, and releases the lease. If it does not
-// get the lease, it puts the message back with a delay. Each step writes a status row.
+// The recipe is a usual solution for Weir's task on Weir's platform. The bench compares Weir with the recipe. An
+// HTTP function puts the message into a queue with a random delay. A queue function takes a blob lease, posts the
+// message to the CMS, and releases the lease. If another message has the lease, the queue function puts its own message
+// back with a delay. Each step writes a status row.
 const (
 	recipeDelay     = 10 * time.Second // the longest delay of a new message; the shortest is 0
 	recipePutBack   = 5 * time.Second  // the delay of a message that is put back
 	recipeLease     = 15 * time.Second
 	recipeInstances = 2
 	recipeBatch     = 16                     // the largest number of messages that a poll gets
-	recipeHide      = 10 * time.Minute       // visibility timeout of a message that an instance has got
-	recipePoll      = 100 * time.Millisecond // pause after a poll of an empty queue; each further such poll doubles it
+	recipeHide      = 10 * time.Minute       // visibility timeout of a message that an instance has received
+	recipePoll      = 100 * time.Millisecond // first pause after an empty poll; each further empty poll doubles it
 	recipePollMax   = time.Minute            // longest pause after a poll of an empty queue
 )
 
-// recipeTransactions is the name of the row with which Weir's transactions per message are compared.
+// recipeTransactions is the name of the result with which Weir's transactions per message are compared.
 const recipeTransactions = "usual recipe, transactions per message"
 
-// recipeRun is one run of the recipe.
 type recipeRun struct {
 	account *azure.Account
 	counter azure.Counter
 	client  *http.Client
 	url     string                        // address of the CMS
 	running [recipeInstances]atomic.Int64 // number of messages that each instance works on
-	misses  atomic.Int64                  // number of times that another message had the lease
+	misses  atomic.Int64                  // how often another message had the lease
 	done    atomic.Int64                  // number of delivered messages
 }
 
@@ -52,8 +52,8 @@ type recipeMessage struct {
 	Body string `json:"body"`
 }
 
-// runRecipeScenario measures a burst through the recipe. It has fewer messages than Weir's serial burst, because only
-// the ratios are compared.
+// runRecipeScenario measures a burst through the recipe. The burst has fewer messages than the burst of runSerial,
+// because only ratios are compared.
 func runRecipeScenario(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency, withoutHost: true})
 	if err != nil {
@@ -106,7 +106,7 @@ func toFloats(counts map[string]int64) map[string]float64 {
 	return out
 }
 
-// runRecipe accepts all messages while two instances run, and waits until all are delivered.
+// runRecipe accepts all messages while the instances run, and waits until all messages are delivered.
 func (u *recipeRun) runRecipe(ctx context.Context, all []message, clients int) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
@@ -157,8 +157,8 @@ func (u *recipeRun) writeStatus(ctx context.Context, o recipeMessage, stage stri
 	return err
 }
 
-// runInstance gets queue messages until all messages are delivered. As the host does, it gets the next messages as soon
-// as it works on no more than half of recipeBatch.
+// runInstance processes queue messages until all messages are delivered. It gets more messages only while it works on
+// at most recipeBatch/2 messages, as the host does.
 func (u *recipeRun) runInstance(ctx context.Context, number int, all int64) error {
 	work, ctx := errgroup.WithContext(ctx)
 	rest := recipePoll
@@ -188,7 +188,8 @@ func (u *recipeRun) runInstance(ctx context.Context, number int, all int64) erro
 	return work.Wait()
 }
 
-// processMessage is the queue function for one message. It also deletes the queue message, as the host does.
+// processMessage does the work of the queue function for one message. It also deletes the queue message, as the host
+// does.
 func (u *recipeRun) processMessage(ctx context.Context, m storage.QueueMessage) error {
 	var o recipeMessage
 	if err := json.Unmarshal([]byte(m.Text), &o); err != nil {

@@ -18,8 +18,8 @@ const (
 	recurringSchedules = 10
 )
 
-// runRecurring runs the same schedules on several instances: Weir must file each occurrence once. Then it runs
-// schedules again, and kills handlers meanwhile.
+// runRecurring runs the same schedules on several instances: Weir must accept exactly one message for each occurrence.
+// A second measurement also kills handlers.
 func runRecurring(ctx context.Context, b *bench) ([]result, error) {
 	alive, err := measureRecurring(ctx, b, "recurring", 0)
 	if err != nil {
@@ -32,7 +32,8 @@ func runRecurring(ctx context.Context, b *bench) ([]result, error) {
 	return append(alive, killed...), err
 }
 
-// measureRecurring lets all occurrences become due, kills a number of handlers meanwhile, and checks the CMS's record.
+// measureRecurring waits for all occurrences, kills the given number of handlers meanwhile, and checks the CMS's
+// record.
 func measureRecurring(ctx context.Context, b *bench, name string, kills int) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{lanes: dueLanes, latency: dueLatency, lease: takeoverLease})
 	if err != nil {
@@ -44,7 +45,7 @@ func measureRecurring(ctx context.Context, b *bench, name string, kills int) ([]
 	if err := putTickSchedules(ctx, r, from, until); err != nil {
 		return nil, err
 	}
-	// Instances that start now read the schedules, so that all instances have timers for them.
+	// Each new instance reads the schedules at its start, so that all instances have timers for the schedules.
 	if err := addInstances(ctx, r, recurringInstances-1); err != nil {
 		return nil, err
 	}
@@ -80,7 +81,6 @@ func measureRecurring(ctx context.Context, b *bench, name string, kills int) ([]
 		errors.Join(o.checkCounts(), r.checkRecord(n))
 }
 
-// putTickSchedules puts recurringSchedules schedules.
 func putTickSchedules(ctx context.Context, r *rig, from, until time.Time) error {
 	for i := range recurringSchedules {
 		if err := putSchedule(ctx, r, fmt.Sprint("tick", i), occurrencePath(i, "{{.DueAt}}"), from, until); err != nil {
@@ -90,8 +90,8 @@ func putTickSchedules(ctx context.Context, r *rig, from, until time.Time) error 
 	return nil
 }
 
-// putSchedule puts a schedule that is due each second between the times "from" and "until". Its messages have the given
-// path, which may be a template.
+// putSchedule puts a schedule that is due each second from "from" to "until". The path of the schedule's messages can
+// be a template.
 func putSchedule(ctx context.Context, r *rig, name, path string, from, until time.Time) error {
 	text, err := json.Marshal(map[string]any{"cron": "@every 1s", "start": from, "end": until, "missed": "all",
 		"message": fmt.Sprintf(`<article path="%s" version="{{.Run}}"><title>T</title></article>`, path)})
@@ -115,7 +115,7 @@ func putSchedule(ctx context.Context, r *rig, name, path string, from, until tim
 	return nil
 }
 
-// occurrencePath returns the path of the message of one occurrence.
+// occurrencePath returns the path of an occurrence's message. The argument due is a time or a template.
 func occurrencePath(schedule int, due string) string {
 	return fmt.Sprintf("/tick/%d/%s", schedule, due)
 }
@@ -135,8 +135,8 @@ func addInstances(ctx context.Context, r *rig, n int) error {
 	return r.awaitReady(ctx)
 }
 
-// killInTurn kills handlers by SIGKILL, one after the other, at equal intervals between two times. The host restarts
-// them.
+// killInTurn kills handlers, one after the other, at equal intervals between "from" and "until". The host replaces each
+// killed handler.
 func killInTurn(ctx context.Context, r *rig, kills int, from, until time.Time) error {
 	step := until.Sub(from) / time.Duration(kills+1)
 	for i := range kills {
@@ -153,20 +153,20 @@ func killInTurn(ctx context.Context, r *rig, kills int, from, until time.Time) e
 	return nil
 }
 
-// occurrenceCounts compares the CMS's record with all schedules.
+// occurrenceCounts is the result of countOccurrences.
 type occurrenceCounts struct {
 	missed   int       // occurrences without a message
-	doubled  int       // messages that are not the first of their occurrence
-	late     []float64 // lateness in ms: from the due time of an occurrence to its first request
+	doubled  int       // messages beyond the first one of an occurrence
+	late     []float64 // lateness in ms: from an occurrence's due time to its first request
 	problems []error   // requests before the due time, and requests for other paths
 }
 
-// countOccurrences compares the CMS's record with the occurrences that are due at "from" or later, and before "until".
-// If an occurrence has two message ids, it is doubled. A further write with the same id is a repeat, which a crash may
-// cause.
+// countOccurrences compares the requests at the CMS with the occurrences that are due at "from" or later, and before
+// "until". An occurrence with two message ids counts as doubled. A further request with the same id does not count,
+// because a crash can cause such a repeat.
 func countOccurrences(requests []server.Request, from, until time.Time) occurrenceCounts {
 	var o occurrenceCounts
-	seen := map[string]map[string]bool{} // ids by path
+	seen := map[string]map[string]bool{} // message ids by path
 	for _, req := range requests {
 		if seen[req.Path] == nil {
 			seen[req.Path] = map[string]bool{}
@@ -200,7 +200,7 @@ func countOccurrences(requests []server.Request, from, until time.Time) occurren
 	return o
 }
 
-// checkCounts returns an error if there are missed or doubled occurrences, or problems.
+// checkCounts returns an error if there are missed occurrences, doubled occurrences or problems.
 func (o occurrenceCounts) checkCounts() error {
 	if o.missed+o.doubled > 0 {
 		return errors.Join(append(o.problems, fmt.Errorf("%d occurrences were missed and %d doubled", o.missed,

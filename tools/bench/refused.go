@@ -12,12 +12,12 @@ import (
 const (
 	badSpace  = "/bad/"  // prefix of the paths of messages that the CMS refuses
 	goodSpace = "/good/" // prefix of the paths of the good messages
-	// refusedLimit is the longest time that the scenario waits for the good messages.
+	// refusedLimit is the longest wait for the good messages.
 	refusedLimit = 90 * time.Second
 )
 
-// runRefused measures how long good messages wait behind many messages that the CMS refuses: first if it refuses them
-// with 403, then if it does so with 500. Each message has a key of its own.
+// runRefused measures how long good messages wait if the CMS refuses many earlier messages. It measures refusals with
+// status 403 and with status 500. Each message has a key of its own.
 func runRefused(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, c := range []struct {
@@ -33,8 +33,9 @@ func runRefused(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// measureBehindRefused fills the lane before the handler starts, first with the messages that the CMS refuses, then
-// with the good ones. It measures the time from the first request at the CMS to the end of the last good write.
+// measureBehindRefused fills the lane before the handler starts: first with messages that the CMS refuses, then with
+// good messages. It measures the time from the start of the first request at the CMS to the end of the last write of a
+// good message.
 func measureBehindRefused(ctx context.Context, b *bench, status int, faults server.Faults) (result, error) {
 	n, good := b.sizes.crowds.refused.bad, b.sizes.crowds.refused.good
 	r, err := b.newRig(ctx, rigOptions{latency: dueLatency, beforeHost: func(ctx context.Context, r *rig) error {

@@ -10,30 +10,30 @@ import (
 // result is one row of the table.
 type result struct {
 	Name     string   `json:"name"`
-	Unit     string   `json:"unit"` // unit of value and baseline; empty = they are numbers
+	Unit     string   `json:"unit"` // unit of value and baseline; empty = no unit
 	Value    float64  `json:"value"`
-	Baseline *float64 `json:"baseline"` // the yardstick, measured in the same run; null = there is none
+	Baseline *float64 `json:"baseline"` // value for comparison, from the same run; null = none
 	Ratio    *float64 `json:"ratio"`    // value / baseline (after withLeast: baseline / value); null = no baseline
-	Target   *float64 `json:"target"`   // null = the row only reports
+	Target   *float64 `json:"target"`   // null = no target
 	Rule     string   `json:"rule"`     // condition of the target, such as "ratio >= 0.97"; empty = no target
 	OK       *bool    `json:"ok"`       // whether the target is reached; null = no target
 	Note     string   `json:"note"`
-	Delay    float64  `json:"delay"`           // median delay of storage's answers, in ms; 0 = Azurite itself
-	Error    string   `json:"error,omitempty"` // error of the scenario; the row then has no figures
+	Delay    float64  `json:"delay"`           // median delay of storage's answers, in ms; 0 = Azurite without a delay
+	Error    string   `json:"error,omitempty"` // error of the failed scenario; such a row has no figures
 }
 
-// newRow begins a row that only reports.
+// newRow returns a row without baseline and target.
 func newRow(name, unit string, value float64) result {
 	return result{Name: name, Unit: unit, Value: value}
 }
 
-// withBaseline sets the yardstick, and the ratio value / baseline.
+// withBaseline sets the baseline, and the ratio value / baseline.
 func (r result) withBaseline(baseline float64) result {
 	r.Baseline, r.Ratio = new(baseline), new(r.Value/baseline)
 	return r
 }
 
-// withLeast sets a yardstick that is a lower bound of the value, and the ratio baseline / value.
+// withLeast sets a baseline that is a lower bound of the value, and the ratio baseline / value.
 func (r result) withLeast(limit float64) result {
 	r.Baseline, r.Ratio = new(limit), new(limit/r.Value)
 	return r
@@ -54,7 +54,7 @@ func (r result) limitValue(limit float64) result {
 	return r.setVerdict(r.Value <= limit, limit, "value <= %g", limit)
 }
 
-// limitDistance sets a target: the value may exceed the baseline by at most distance.
+// limitDistance sets a target: the value must not exceed the baseline by more than distance.
 func (r result) limitDistance(distance float64) result {
 	return r.setVerdict(r.Value-*r.Baseline <= distance, distance, "value - baseline <= %g", distance)
 }
@@ -74,7 +74,7 @@ func (r result) requireValue(least float64) result {
 	return r.setVerdict(r.Value >= least, least, "value >= %g", least)
 }
 
-// withDelay records the delay of storage in the row and in its name. A delay of 0 changes nothing.
+// withDelay adds the delay of storage to the row and to the row's name. A delay of 0 changes nothing.
 func (r result) withDelay(d time.Duration) result {
 	if d > 0 {
 		r.Name, r.Delay = fmt.Sprintf("%s, storage at %s", r.Name, d), milliseconds(d)
@@ -82,8 +82,7 @@ func (r result) withDelay(d time.Duration) result {
 	return r
 }
 
-// percentile returns the percentile p (0 to 1) by nearest rank: the smallest sample such that at least a share p of all
-// samples is not larger. Without samples it returns NaN.
+// percentile returns the percentile p (0 to 1) by the nearest-rank method, or NaN without samples.
 func percentile(samples []float64, p float64) float64 {
 	if len(samples) == 0 {
 		return math.NaN()
@@ -105,7 +104,7 @@ func mean(samples []float64) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// describeSpread returns the text of a note with the percentiles of samples, which are in ms, and their number.
+// describeSpread returns the percentiles and the number of samples, as text for a note. The samples are in ms.
 func describeSpread(samples []float64) string {
 	return fmt.Sprintf("p50 %.2f, p90 %.2f, p99 %.2f ms of %d", median(samples), percentile(samples, 0.9),
 		percentile(samples, 0.99), len(samples))

@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// retainedTarget is the number of messages a second that retention must remove in all lanes together: as many as
-	// eight lanes with 200 new messages a second each. It is also enough if retention reaches retainedShare of the
-	// yardstick's rate, because Azurite may be slow, and the handler also has to read the messages.
+	// retainedTarget is the number of messages per second that retention must remove in all lanes together. Eight lanes
+	// with 200 new messages per second each need this rate. Azurite may be too slow for this rate, so a rate of
+	// retainedShare times the baseline (see measureBareDeletes) is also enough. The share is less than 1, because the
+	// handler also has to read the messages.
 	retainedTarget, retainedShare = 1600.0, 0.5
 	retentionLimit                = 5 * time.Minute
 	retentionPause                = 100 * time.Millisecond
 )
 
-// runRetention starts a handler over lanes full of old messages. It measures how fast the handler removes them, and how
-// many requests to the table it makes for each message. The yardstick is a run of bare transactions full of deletions,
-// on the same number of partitions.
+// runRetention fills lanes with messages past their retention time and starts a handler. It measures how fast the
+// handler removes the messages, and counts the handler's table requests per message. The baseline of the rate comes
+// from measureBareDeletes.
 func runRetention(ctx context.Context, b *bench) ([]result, error) {
 	lanes, each := b.sizes.crowds.retention.lanes, b.sizes.crowds.retention.each
 	r, err := b.newRig(ctx, rigOptions{lanes: lanes, withoutHost: true})
@@ -75,7 +76,7 @@ func runRetention(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// oldMessages returns perLane messages for each lane, each of another key.
+// oldMessages returns perLane messages for each lane, each with a key of its own.
 func oldMessages(lanes, perLane int) []message {
 	var all []message
 	for _, path := range pathsByLane("old", lanes, perLane) {
@@ -106,7 +107,6 @@ func awaitRemoved(ctx context.Context, r *rig, each int) (left int, err error) {
 	return countMessages(ctx, r)
 }
 
-// isAnyRemoved reports whether the first message of at least one lane is gone.
 func isAnyRemoved(ctx context.Context, r *rig) bool {
 	for number := range r.lanes {
 		if isGone, err := isRemoved(ctx, r, number, 1); err == nil && isGone {
@@ -116,7 +116,6 @@ func isAnyRemoved(ctx context.Context, r *rig) bool {
 	return false
 }
 
-// isRemoved reports whether the lane has no row of the message with this sequence number.
 func isRemoved(ctx context.Context, r *rig, number, seq int) (bool, error) {
 	_, err := r.account.Table().Get(ctx, lanePartition(r, number), "m_"+lane.OrderPos(int64(seq)))
 	if storage.Is(err, storage.NotFound) {
@@ -125,7 +124,6 @@ func isRemoved(ctx context.Context, r *rig, number, seq int) (bool, error) {
 	return false, err
 }
 
-// countMessages counts the messages' rows in all lanes.
 func countMessages(ctx context.Context, r *rig) (n int, err error) {
 	for number := range r.lanes {
 		q := storage.Query{Partition: lanePartition(r, number), From: "m_", To: "m`", Columns: []string{"Stage"}}
@@ -143,11 +141,10 @@ func countMessages(ctx context.Context, r *rig) (n int, err error) {
 	return n, nil
 }
 
-// lanePartition returns the name of a lane's partition in the table.
 func lanePartition(r *rig, number int) string { return fmt.Sprintf("%d.%d", r.store.Epoch, number) }
 
-// measureBareDeletes returns a yardstick, in messages a second: how fast transactions of the largest size delete
-// messages of two rows each, without any other work. Each partition has one transaction at a time.
+// measureBareDeletes returns the baseline in messages per second. It deletes two rows for each message, in transactions
+// of the largest size. Each partition has one transaction at a time.
 func measureBareDeletes(ctx context.Context, r *rig, partitions, each int) (float64, error) {
 	account, err := azure.Open(azure.Config{ConnectionString: r.yardstickStorage(), Prefix: r.prefix + "gone"})
 	if err != nil {
@@ -173,7 +170,6 @@ func measureBareDeletes(ctx context.Context, r *rig, partitions, each int) (floa
 	return float64(partitions*each) / time.Since(began).Seconds(), err
 }
 
-// changeRows inserts or deletes rows, in transactions of the largest size.
 func changeRows(ctx context.Context, table storage.Table, partition string, kind storage.OpKind, rows int) error {
 	for from := 0; from < rows; from += storage.MaxOps {
 		var ops []storage.Op

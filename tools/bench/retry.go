@@ -19,15 +19,15 @@ import (
 
 const (
 	retrySpace = "/retry/"
-	// retryWait is the time from the first attempt to the second. It is long enough to read the message's status in
-	// between: only then does the status have the planned time of the second attempt.
+	// retryWait is the time from the first attempt to the second one. A message's status has the planned time of the
+	// second attempt only between these attempts. So retryWait must be long enough to read the status.
 	retryWait   = 700 * time.Millisecond
 	statusPause = 5 * time.Millisecond
 )
 
-// runRetry makes the first attempt of some messages fail, and measures how long after its planned time the second
-// attempt begins. Other messages between them succeed: otherwise the holder would pause the lane, as if the CMS had
-// failed.
+// runRetry makes the first attempt of some messages fail. For each second attempt it measures the time from the planned
+// time to the start of the attempt. It also posts messages that succeed. Without their success, the holder would treat
+// the CMS as failed and pause the lane.
 func runRetry(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: dueLatency, retryWait: retryWait})
 	if err != nil {
@@ -63,9 +63,9 @@ func runRetry(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// postFailing posts messages whose first attempt fails, and after each a message that succeeds. From the messages'
-// status it reads the planned times of the second attempts, and returns them by path. If a message is already delivered
-// when its status is read, it has no such time.
+// postFailing posts pairs of messages: one whose first attempt fails, and one that succeeds. It returns the planned
+// time of each second attempt by path. If a message is delivered before postFailing has read the message's status, the
+// result has no entry for the message.
 func postFailing(ctx context.Context, r *rig, n int) (map[string]time.Time, error) {
 	moments := make([]time.Time, n)
 	looks, looking := errgroup.WithContext(ctx)
@@ -79,7 +79,7 @@ func postFailing(ctx context.Context, r *rig, n int) (map[string]time.Time, erro
 		if err := postMessage(ctx, r.client, r.receiveURL(), message{fmt.Sprint("/well/", i), 1}); err != nil {
 			return nil, err
 		}
-		if !sleepFor(ctx, rand.N(2*r.sizes.retry.gap)) { // after equal pauses a retry would always come with a post
+		if !sleepFor(ctx, rand.N(2*r.sizes.retry.gap)) { // with equal pauses, each retry would coincide with a post
 			return nil, ctx.Err()
 		}
 	}
@@ -95,14 +95,12 @@ func postFailing(ctx context.Context, r *rig, n int) (map[string]time.Time, erro
 	return planned, nil
 }
 
-// messageState has the fields of a message's status that the scenario reads.
 type messageState struct {
 	ID            string    `json:"id"`
 	Stage         string    `json:"stage"`
 	NextAttemptAt time.Time `json:"nextAttemptAt"`
 }
 
-// postForID posts a message and returns its id.
 func postForID(ctx context.Context, r *rig, m message) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.receiveURL(), strings.NewReader(m.articleBody()))
 	if err != nil {
@@ -122,8 +120,8 @@ func postForID(ctx context.Context, r *rig, m message) (string, error) {
 	return st.ID, err
 }
 
-// awaitNextAttempt reads a message's status until the status has the planned time of the second attempt, and returns
-// this time. It returns zero if the message is already delivered.
+// awaitNextAttempt reads a message's status until the message waits for its second attempt, and returns the planned
+// time of this attempt. If the message is already delivered, awaitNextAttempt returns the zero time.
 func awaitNextAttempt(ctx context.Context, r *rig, id string) (time.Time, error) {
 	for {
 		var st messageState
@@ -140,8 +138,8 @@ func awaitNextAttempt(ctx context.Context, r *rig, id string) (time.Time, error)
 	}
 }
 
-// retryLateness returns the lateness of the second attempt for each path in "planned", in ms: the time from the planned
-// time of the attempt to its beginning. It is an error if an attempt began before its planned time, or did not come.
+// retryLateness returns how late the second attempt began for each path in "planned", in ms. A missing attempt, or an
+// attempt that began before its planned time, is an error.
 func retryLateness(r *rig, planned map[string]time.Time) ([]float64, error) {
 	var late []float64
 	var early []error

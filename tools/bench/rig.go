@@ -21,25 +21,24 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// rigOptions are the settings of a rig.
 type rigOptions struct {
-	lanes       int           // number of lanes; 0 = 1
+	lanes       int           // 0 = one lane
 	lease       time.Duration // length of a lane's lease; 0 = 30 s
-	instances   int           // number of instances; 0 = 1
+	instances   int           // 0 = one instance
 	latency     time.Duration // latency of the CMS
 	supersede   bool
-	chains      *chainSite                        // site that takes the place of the demo CMS; nil = the demo CMS
-	retryWait   time.Duration                     // wait before each retry; 0 = the project's own
+	chains      *chainSite                        // CMS in place of the demo CMS; nil = the demo CMS
+	retryWait   time.Duration                     // wait before each retry; 0 = Weir's default
 	hasFiles    bool                              // the handler takes files from an inbox
-	withoutHost bool                              // the rig has only a CMS and storage
-	canHang     bool                              // handlers and host reach storage through a proxy that can hang
+	withoutHost bool                              // newRig does not start the host
+	canHang     bool                              // handlers and host reach storage through hangingProxy
 	groups      []host.Group                      // groups of instances; if set, "instances" is ignored
-	senders     *senderLog                        // reads the host's output; nil = no scenario needs that
+	senders     *senderLog                        // gets a copy of the host's output; nil = no copy
 	env         []string                          // variables added to the handlers' environment
 	beforeHost  func(context.Context, *rig) error // runs before the host starts
 }
 
-// rig is one installation of Weir with names of its own in the storage account.
+// rig is one installation of Weir. The names of its table, queues and containers begin with "prefix".
 type rig struct {
 	*bench
 	rigOptions
@@ -47,9 +46,9 @@ type rig struct {
 	cms          *server.Server
 	cmsURL       string
 	site         *http.Server
-	account      *azure.Account // the bench's own account: its requests are neither counted nor delayed
+	account      *azure.Account // used by the bench only; its requests are not counted and not delayed
 	store        *lane.Store
-	hangingProxy *delay.Proxy // nil, unless canHang is set
+	hangingProxy *delay.Proxy // proxy that can let requests to storage hang; nil = canHang is not set
 	host         *host.Host
 	client       *http.Client
 }
@@ -59,7 +58,7 @@ const (
 	pollPause  = 20 * time.Millisecond
 )
 
-// newRig starts the CMS and, if the options do not leave it out, the host. shutDown ends both.
+// newRig starts the CMS. If withoutHost is not set, it also starts the host. The caller must call shutDown.
 func (b *bench) newRig(ctx context.Context, s rigOptions) (*rig, error) {
 	s.lanes, s.instances = max(s.lanes, 1), max(s.instances, 1)
 	if s.lease == 0 {
@@ -114,7 +113,6 @@ func (r *rig) startAll(ctx context.Context) error {
 	return r.awaitReady(ctx)
 }
 
-// awaitReady waits until the handlers of all instances answer.
 func (r *rig) awaitReady(ctx context.Context) error {
 	return r.awaitCondition(ctx, readyLimit, "the handlers are ready", func() bool {
 		for _, i := range r.host.Status().Instances {
@@ -137,7 +135,7 @@ func (r *rig) startCMS() error {
 		r.site.Handler = r.chains
 	}
 	r.cmsURL = "http://" + socket.Addr().String() + "/api/content"
-	go r.site.Serve(socket) // ends when the rig closes the server
+	go r.site.Serve(socket) // returns when shutDown closes r.site
 	return nil
 }
 
@@ -166,8 +164,8 @@ func (r *rig) startHost() (err error) {
 	if err != nil {
 		return err
 	}
-	// As in the host's container images, the environment names the host's port. Otherwise the handler would look for
-	// the port each second of the first minute, among the connections of all clients.
+	// ASPNETCORE_URLS names the host's port, as in the host's container images. Without this variable, the handler
+	// would search for the port each second during the first minute, and each search takes time.
 	r.host, err = host.Start(host.Config{
 		Port: port, ScriptRoot: r.app, Instances: r.instances, Groups: r.groups, Out: out, Quiet: true, GiveUpAfter: -1,
 		StateDir: filepath.Join(r.temp, r.prefix),
@@ -179,7 +177,7 @@ func (r *rig) startHost() (err error) {
 	return err
 }
 
-// storageConnection returns the connection string of this rig's handlers and host.
+// storageConnection returns the connection string for the rig's handlers and host.
 func (r *rig) storageConnection() string {
 	if r.hangingProxy != nil {
 		return r.hangingProxy.ConnectionString(r.storage.ConnectionString())
@@ -187,7 +185,6 @@ func (r *rig) storageConnection() string {
 	return r.measuredStorage()
 }
 
-// weirYAML returns the weir.yaml of this rig: the project's own, changed by the options.
 func (r *rig) weirYAML() string {
 	if r.chains != nil {
 		return r.chainYAML()
@@ -234,14 +231,14 @@ func (r *rig) shutDown() error {
 	return err
 }
 
-// awaitCondition calls "holds" again and again until it returns true. If that takes longer than limit, the error names
-// the condition by "what".
+// awaitCondition calls "holds" each pollPause until "holds" returns true. If that takes longer than limit, the error
+// contains "what", the name of the condition.
 func (r *rig) awaitCondition(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
 	return waitUntil(ctx, limit, pollPause, what, holds)
 }
 
-// waitUntil calls "holds", with a pause between two calls, until it returns true. If that takes longer than limit, the
-// error names the condition by "what".
+// waitUntil calls "holds" until "holds" returns true, with the pause "between" after each call. If that takes longer
+// than limit, the error contains "what", the name of the condition.
 func waitUntil(ctx context.Context, limit, between time.Duration, what string, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -253,7 +250,7 @@ func waitUntil(ctx context.Context, limit, between time.Duration, what string, h
 	return nil
 }
 
-// sleepFor waits, and reports whether the time has passed before ctx ended.
+// sleepFor waits for d. If ctx ends earlier, sleepFor returns false at once.
 func sleepFor(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -265,7 +262,7 @@ func sleepFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// awaitRest waits until every lane is empty and released.
+// awaitRest waits until each lane is free and has no waiting message.
 func (r *rig) awaitRest(ctx context.Context) error {
 	var last string
 	err := r.awaitCondition(ctx, burstLimit, "the lanes are at rest", func() bool {
@@ -284,8 +281,8 @@ func (r *rig) awaitRest(ctx context.Context) error {
 	return nil
 }
 
-// readTransactions returns the number of requests that the handlers and the host sent to storage, by service and
-// operation.
+// readTransactions returns the number of requests that the handlers and the host sent to storage. Each key is a service
+// and an operation, such as "table query". Keys of the host's requests begin with "host".
 func (r *rig) readTransactions(ctx context.Context) (map[string]float64, error) {
 	sum := map[string]float64{}
 	for name, n := range r.host.Transactions() {
@@ -308,10 +305,9 @@ func (r *rig) readTransactions(ctx context.Context) (map[string]float64, error) 
 	return sum, nil
 }
 
-// handlerURL returns the address at which an instance's handler itself listens.
+// handlerURL returns the address of an instance's handler. A request to this address does not pass through the host.
 func handlerURL(i host.InstanceStatus) string { return fmt.Sprintf("http://127.0.0.1:%d", i.Port) }
 
-// awaitCleanDelivery waits until the CMS has n writes and the lanes are at rest, and checks the CMS's record.
 func (r *rig) awaitCleanDelivery(ctx context.Context, n int) error {
 	if err := r.awaitDelivered(ctx, n); err != nil {
 		return err
@@ -322,11 +318,12 @@ func (r *rig) awaitCleanDelivery(ctx context.Context, n int) error {
 	return r.checkRecord(n)
 }
 
-// checkRecord checks the CMS's own record. The CMS must have got each message once, the messages of a key in order, and
-// never two messages of a key at once.
+// checkRecord checks the CMS's own record. The CMS must have got "want" messages, each message once, and the messages
+// of a key in order. Two messages of a key must never overlap.
 func (r *rig) checkRecord(want int) error { return r.checkRecordWithRepeats(want, 0) }
 
-// checkRecordWithRepeats checks the same as checkRecord, but allows some repeats, because a crash may cause them.
+// checkRecordWithRepeats checks the same as checkRecord, and allows up to "repeats" repeated writes. A crash of a
+// handler can cause repeats.
 func (r *rig) checkRecordWithRepeats(want, repeats int) error {
 	st := r.cms.Stats()
 	var problems []error

@@ -14,14 +14,14 @@ import (
 	"weir/internal/weir"
 )
 
-// farAhead is the time until the first scheduled message is due, so that none becomes due during the run.
+// farAhead is the time until the first scheduled message is due. So no scheduled message becomes due during the run.
 const farAhead = 365 * 24 * time.Hour
 
-// runScheduled compares a lane with many scheduled messages and a lane without. Other messages must not cost more in
-// the first lane.
+// runScheduled compares a lane with many scheduled messages and a lane without scheduled messages. Other messages must
+// not cost more in the first lane.
 func runScheduled(ctx context.Context, b *bench) ([]result, error) {
 	var beside []result
-	if b.delay == 0 { // the rows on memory storage do not depend on the delay
+	if b.delay == 0 { // the measurement on memory storage belongs to the pass without a delay
 		var err error
 		if beside, err = measureBesideScheduled(ctx, b.sizes); err != nil {
 			return nil, err
@@ -43,7 +43,7 @@ func runScheduled(ctx context.Context, b *bench) ([]result, error) {
 				n, b.sizes.scheduled.messages, describeShares(many, n), describeShares(none, n))), nil
 }
 
-// drainBesideScheduled counts the transactions of a burst, in a lane with the given number of scheduled messages.
+// drainBesideScheduled counts the storage requests of a burst, in a lane with the given number of scheduled messages.
 func drainBesideScheduled(ctx context.Context, b *bench, scheduled int) (map[string]float64, error) {
 	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency,
 		beforeHost: func(ctx context.Context, r *rig) error { return fillScheduled(ctx, r.store, scheduled) }})
@@ -76,7 +76,7 @@ func drainBesideScheduled(ctx context.Context, b *bench, scheduled int) (map[str
 	return subtractCounts(after, used), err
 }
 
-// fillScheduled files n messages that are due after farAhead, a second apart.
+// fillScheduled appends n messages. The first message is due after farAhead, and each next one a second later.
 func fillScheduled(ctx context.Context, store *lane.Store, n int) error {
 	appender := lane.NewAppender(store, slog.New(slog.DiscardHandler))
 	from := time.Now().Add(farAhead)
@@ -94,9 +94,9 @@ func fillScheduled(ctx context.Context, store *lane.Store, n int) error {
 	return group.Wait()
 }
 
-// measureBesideScheduled compares the time per message in a lane with scheduled messages and in one without, on memory
-// storage in this process. The two lanes take turns. The scheduled messages make work for Go's garbage collector. This
-// work must not make a difference. So the scheduled messages are in memory in the turns of both lanes.
+// measureBesideScheduled compares the time per message in a lane with scheduled messages and in a lane without them, on
+// memory storage in this process. The two lanes take turns. Both lanes stay in memory in all turns, so that Go's
+// garbage collector has the same work in each turn.
 func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) {
 	many, err := newMemoryLane(ctx, 0)
 	if err != nil {
@@ -106,7 +106,7 @@ func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) 
 		return nil, err
 	}
 	passed := time.Now()
-	if _, err := many.runRound(ctx, "first", sizes); err != nil { // in this round the cursor passes those messages
+	if _, err := many.runRound(ctx, "first", sizes); err != nil { // moves the cursor past the scheduled messages
 		return nil, err
 	}
 	spent := time.Since(passed)
@@ -120,7 +120,7 @@ func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) 
 	var with, without []float64
 	turns := []laneTurn{{none, &without}, {many, &with}}
 	for i := range sizes.scheduled.rounds {
-		slices.Reverse(turns) // each lane goes first in half of the rounds
+		slices.Reverse(turns) // each lane is the first one in half of the rounds
 		for _, t := range turns {
 			v, err := t.lane.runRound(ctx, fmt.Sprint(i), sizes)
 			if err != nil {
@@ -138,13 +138,12 @@ func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) 
 			len(with), sizes.scheduled.burst, sizes.scheduled.inMemory, spent.Seconds())}, nil
 }
 
-// laneTurn is one of the two lanes that take turns.
 type laneTurn struct {
 	lane  *memoryLane
-	times *[]float64 // µs per message, of each round
+	times *[]float64 // µs per message, one value for each round
 }
 
-// runRound files messages and drains them. It returns the µs per message that both took together.
+// runRound appends messages and drains the lane. It returns the time of both together, in µs per message.
 func (f *memoryLane) runRound(ctx context.Context, space string, sizes sizes) (float64, error) {
 	began := time.Now()
 	if err := fillStore(ctx, f.store, makeMessages(space, sizes.scheduled.burst, fullSizes.load.keys)); err != nil {

@@ -6,14 +6,14 @@ import "time"
 type sizes struct {
 	load      loadSizes
 	accept    acceptSizes
-	consume   int // messages taken from a queue, a batch or files; clients post the same number
+	consume   int // messages from a queue, a batch or files; for comparison, clients post as many
 	fast      int // messages to a CMS that answers at once
 	cpu       int // messages whose CPU time is measured
 	logs      logSizes
 	trickle   trickleSizes
 	idle      idleSizes
 	backlog   backlogSizes
-	takeovers int // takeovers after a SIGKILL, and the same number after a graceful stop
+	takeovers int // takeovers after a SIGKILL, and as many after a graceful stop
 	due       dueSizes
 	retry     retrySizes
 	scheduled scheduledSizes
@@ -30,14 +30,14 @@ type loadSizes struct {
 	burst   int // messages
 	clients int // clients that post the messages concurrently
 	keys    int // keys over which the messages are spread
-	warm    int // messages that warm a rig up
-	trips   int // bare round trips before a measurement, and the same number after it
+	warm    int // messages that a warm rig delivers before the measurement
+	trips   int // round trips to the CMS without Weir before a measurement, and as many afterwards
 }
 
 // chainSizes has the numbers of messages that take several requests each.
 type chainSizes struct {
 	burst    int // messages on one lane
-	signedIn int // messages for which a chain signs in with tokens of a short life
+	signedIn int // messages whose chains sign in with short-lived tokens
 }
 
 type acceptSizes struct {
@@ -57,7 +57,7 @@ type trickleSizes struct {
 type idleSizes struct {
 	backOff time.Duration // time until the host polls at its longest interval
 	minutes int           // minutes in which requests are counted
-	wakes   int           // messages after those minutes, one by one
+	wakes   int           // messages after these minutes, one by one
 }
 
 type backlogSizes struct {
@@ -67,7 +67,7 @@ type backlogSizes struct {
 
 type dueSizes struct {
 	messages int           // messages that are due at random times
-	lead     time.Duration // time from the first post to the first due time; all messages must be filed in this time
+	lead     time.Duration // time from the first post to the first due time; all posts must end in this time
 	span     time.Duration // time from the first due time to the last
 	killed   int           // messages that are due after every instance was killed
 }
@@ -91,8 +91,8 @@ type recurringSizes struct {
 }
 
 type groupSizes struct {
-	burst int // messages of the burst; a quarter of them beside a trickle and due messages
-	flow  int // single messages that the process instance must send
+	burst int // messages of a burst; a burst that is posted beside other messages has burst/4 messages
+	flow  int // single messages that the instance of functions/process must send
 	due   int // messages with a due time
 }
 
@@ -101,7 +101,7 @@ type coldSizes struct {
 	starts int   // number of starts, for each number of lanes
 }
 
-// crowdSizes has the sizes of the scenarios with many messages at one time, behind one key, or on many lanes.
+// crowdSizes has the sizes of the scenarios with many messages or many lanes.
 type crowdSizes struct {
 	due       dueRateSizes
 	moment    momentSizes
@@ -117,13 +117,13 @@ type crowdSizes struct {
 }
 
 type dueRateSizes struct {
-	rates []int         // rates in messages a second; the bench measures each rate
+	rates []int         // rates in messages per second; the bench measures each rate
 	span  time.Duration // time from the first due time to the last
 }
 
 type momentSizes struct {
 	messages []int         // numbers of messages that are due at one time; the bench measures each number
-	lead     time.Duration // time until the due time; all messages must be filed in this time
+	lead     time.Duration // time until the due time; all posts must end in this time
 }
 
 type scheduleSizes struct {
@@ -136,14 +136,14 @@ type refusedSizes struct {
 }
 
 type asideSizes struct {
-	behind int           // messages behind a blocked key
+	behind int           // messages that wait because their key is blocked
 	large  int           // messages of largeBody bytes that are due at one time
 	lead   time.Duration // time from the start until the large messages are due
 }
 
 type oldSizes struct {
 	lanes int
-	each  int // old messages in each lane
+	each  int // messages past their retention time in each lane
 }
 
 type ticketSizes struct {
@@ -153,9 +153,10 @@ type ticketSizes struct {
 }
 
 type hangSizes struct {
-	posts int           // while all requests to storage hang
+	posts int           // posts during the time when all requests to storage hang
 	span  time.Duration // from the first post to the last
-	flow  time.Duration // time of posts after one request hangs; before that, posts take a quarter
+	// Clients post for flow/4. Then one request to storage hangs, and the clients continue to post for the time flow.
+	flow time.Duration
 }
 
 type memorySizes struct {
@@ -166,8 +167,8 @@ type memorySizes struct {
 }
 
 type waitSizes struct {
-	answers int           // answers that wait at the same time
-	span    time.Duration // length of the measurement; a post waits for twice as long
+	answers int           // posts that wait for their messages' delivery at the same time
+	span    time.Duration // the posts begin within span/2; each may wait for 2*span
 	states  int           // reads of a status
 	backlog int           // messages
 }
@@ -197,8 +198,8 @@ var fullCrowds = crowdSizes{
 	waits:   waitSizes{answers: 3000, span: 20 * time.Second, states: 300, backlog: 1500},
 }
 
-// fartherSizes returns the sizes for a pass with delayed storage. Scenarios that would take long, and need fewer
-// samples, get smaller sizes. No size becomes larger.
+// fartherSizes returns the sizes for a pass with delayed storage. Slow scenarios that need fewer samples get smaller
+// sizes.
 func (s sizes) fartherSizes() sizes {
 	s.trickle.messages, s.idle.minutes, s.idle.wakes = min(s.trickle.messages, 60), min(s.idle.minutes, 1),
 		min(s.idle.wakes, 5)

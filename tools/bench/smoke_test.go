@@ -17,7 +17,7 @@ import (
 	"weir/tools/democms/server"
 )
 
-// TestMain runs a yardstick in place of the tests if the bench started this process for one, as main does.
+// TestMain runs a baseline instead of the tests if the bench started this process as a baseline. See runAsYardstick.
 func TestMain(m *testing.M) {
 	was, err := runAsYardstick(context.Background())
 	switch {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tiny has sizes that are large enough to see that a scenario works. The figures mean nothing.
+// tiny has sizes that show whether a scenario works. The measured values mean nothing.
 var tiny = sizes{
 	load: loadSizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5}, accept: acceptSizes{10, 100},
 	consume: 400, fast: 40, cpu: 400, logs: logSizes{burst: 20, trickle: 3},
@@ -55,8 +55,8 @@ var tiny = sizes{
 	},
 }
 
-// TestBench runs scenarios end to end, some with Azurite itself and some with delayed answers. Real handlers run under
-// the stand-in for the host, with Azurite and the demo CMS.
+// TestBench runs scenarios end to end, with real handlers, Azurite, the demo CMS and a stand-in for the Functions host.
+// The cases with a delay run with delayed storage.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	app := filepath.Join(t.TempDir(), "app")
@@ -115,8 +115,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// runScenarios runs some scenarios with tiny sizes and a delay of storage, and checks that the file of results has the
-// expected rows.
+// runScenarios runs the named scenarios with tiny sizes, and checks that the file of results has the expected rows.
 func runScenarios(t *testing.T, app string, delay time.Duration, names string, rows []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -142,8 +141,8 @@ func runScenarios(t *testing.T, app string, delay time.Duration, names string, r
 	checkRows(t, file, rows...)
 }
 
-// checkRows checks that the file has the expected rows in order, each with all fields and a value above 0. Only the
-// number of instances that the queue asks for may be 0.
+// checkRows checks that the file has exactly the named rows in order. Each row must have all fields and a value above
+// 0. Only the number of instances that the queue asks for can be 0.
 func checkRows(t *testing.T, file string, names ...string) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -8,11 +8,11 @@ import (
 
 const (
 	items = 20
-	edits = 50 // number of edits of each item
+	edits = 50 // per item
 )
 
-// runSupersede posts bursts of edits under a contract with "supersede": Weir then does not write an older version after
-// a newer one. It counts the writes at the CMS.
+// runSupersede posts many versions of each item at once and counts the writes at the CMS. The contract has "supersede":
+// the holder leaves out a version if a newer one already waits.
 func runSupersede(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency, supersede: true})
 	if err != nil {
@@ -43,7 +43,7 @@ func runSupersede(ctx context.Context, b *bench) ([]result, error) {
 		withNote("%d edits of each of %d items at once; %d were superseded", edits, items, counts.Superseded)}, err
 }
 
-// checkLatestVersions checks that the last write of each item had the given version.
+// checkLatestVersions checks that the last request for each item had the given version.
 func checkLatestVersions(r *rig, version int) error {
 	latest := map[string]int{}
 	for _, req := range r.cms.Requests() {

@@ -12,10 +12,10 @@ import (
 
 const (
 	sweeps     = 3
-	sweepLimit = 5 * time.Minute // functionTimeout of host.json: a host ends the handler if an invocation takes longer
+	sweepLimit = 5 * time.Minute // functionTimeout of host.json; the host kills a handler that exceeds this time
 )
 
-// runSweepLanes measures how long a sweep takes over many lanes that have messages past their retention time.
+// runSweepLanes measures sweeps over many lanes that have messages past their retention time.
 func runSweepLanes(ctx context.Context, b *bench) ([]result, error) {
 	lanes, old := b.sizes.crowds.sweep.lanes, b.sizes.crowds.sweep.each
 	r, err := b.newRig(ctx, rigOptions{lanes: lanes, beforeHost: func(ctx context.Context, r *rig) error {
@@ -39,7 +39,7 @@ func runSweepLanes(ctx context.Context, b *bench) ([]result, error) {
 			times)}, nil
 }
 
-// runSweep calls the function sweep as the host's timer does, and waits for the answer.
+// runSweep calls functions/sweep as the host's timer does, and waits for the answer.
 func runSweep(ctx context.Context, r *rig) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()

@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 )
 
-// printTable prints the rows as a table, with their notes below.
 func printTable(out io.Writer, results []result) {
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
@@ -26,14 +25,14 @@ func printTable(out io.Writer, results []result) {
 	}
 }
 
-// formatLine returns the line that the bench prints when a row has been measured.
+// formatLine returns a row as one line of text for the bench's output.
 func (r result) formatLine() string {
 	return fmt.Sprintf("%s: %s, yardstick %s, ratio %s, %s %s", r.Name, formatQuantity(new(r.Value), r.Unit),
 		formatQuantity(r.Baseline, r.Unit), formatQuantity(r.Ratio, ""), r.Rule, r.formatVerdict())
 }
 
-// formatVerdict returns "yes" or "NO" for a row with a target, and a dash for a row without one. For a row with an
-// error it returns the error.
+// formatVerdict returns the row's error, if there is one. Else it returns "yes" or "NO" for a row with a target, and a
+// dash for a row without a target.
 func (r result) formatVerdict() string {
 	switch {
 	case r.Error != "":
@@ -46,8 +45,8 @@ func (r result) formatVerdict() string {
 	return "NO"
 }
 
-// formatQuantity formats a number with its unit: with three decimals below 10, and without decimals from 1,000 on. It
-// returns a dash for nil.
+// formatQuantity returns a number with its unit. A larger number has fewer decimals. For nil, formatQuantity returns a
+// dash.
 func formatQuantity(v *float64, unit string) string {
 	if v == nil {
 		return "–"

@@ -14,11 +14,11 @@ const (
 	takeoverLease = 15 * time.Second // the shortest lease that the settings allow
 	takeoverLimit = 2 * time.Minute
 	streamGap     = 50 * time.Millisecond // pause between two posts of streamUntil
-	uncommitted   = 64                    // largest number of deliveries that a crash may repeat
+	uncommitted   = 64                    // a crash repeats at most this number of deliveries
 )
 
-// runTakeover measures the time from the end of a lane's holder, by SIGKILL and by SIGTERM, to the first request of the
-// next holder. Another instance runs all the time.
+// runTakeover ends a lane's holder by SIGKILL and by SIGTERM while another instance runs. It measures the time from the
+// signal to the first request of the next holder.
 func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 	killed, err := measureTakeovers(ctx, b, syscall.SIGKILL)
 	if err != nil {
@@ -38,11 +38,12 @@ func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// measureTakeovers ends holders, each in a rig of its own, and returns the durations of the takeovers in s.
+// measureTakeovers measures takeovers, each in a rig of its own. It returns the duration of each takeover in s.
 func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]float64, error) {
 	var times []float64
 	for n := range b.sizes.takeovers {
-		// The holder renews its lease each time a third of the length has passed. So the ends are spread over a third.
+		// The holder renews its lease each time a third of the lease's length has passed. So the times of the signals
+		// are spread over a third of the length.
 		wait := time.Duration(n) * takeoverLease / 3 / time.Duration(b.sizes.takeovers)
 		d, err := measureTakeover(ctx, b, signal, wait)
 		if err != nil {
@@ -53,11 +54,11 @@ func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]f
 	return times, nil
 }
 
-// measureTakeover lets one instance take the lane and adds a second instance. Then it waits for 2 s and for the time
-// "wait", and ends the handler of the first instance. It returns the time from that end to the first request at the CMS
-// under a higher fence. Messages come all the time, so that the first instance keeps the lane until its end.
+// measureTakeover lets one instance take the lane and adds a second instance. After 2 s and the time "wait", it sends
+// the signal to the handler of the first instance. It returns the time from the signal to the CMS's first request with
+// a higher fence. It posts messages all the time, so that the first instance keeps the lane until the signal.
 func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal, wait time.Duration) (time.Duration, error) {
-	repeats := 1 // the CMS may finish a request that a graceful stop cuts off
+	repeats := 1 // a graceful stop can cut off a request that the CMS still finishes
 	if signal == syscall.SIGKILL {
 		repeats = uncommitted
 	}
@@ -94,8 +95,8 @@ func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal, wait 
 	return firstRequestAbove(r, fence).Sub(ended), f.awaitEndWith(ctx, repeats)
 }
 
-// addSecondInstance adds an instance and waits until its handler is ready. Meanwhile it posts messages to url. It
-// returns the address of the function receive at the new handler.
+// addSecondInstance adds an instance, and posts messages to url until the new handler is ready. It returns the address
+// of functions/receive at the new handler.
 func addSecondInstance(ctx context.Context, r *rig, f *trickleFlow, url string) (string, error) {
 	resp, err := r.client.Post(r.host.URL()+"/admin/host/instances", "", nil)
 	if err != nil {
@@ -113,8 +114,8 @@ func addSecondInstance(ctx context.Context, r *rig, f *trickleFlow, url string) 
 	return handlerURL(second) + "/api/messages", err
 }
 
-// streamUntil posts messages, with a pause between two, until the function "holds" returns true. If that takes longer
-// than takeoverLimit, it returns an error.
+// streamUntil posts messages, with a pause after each, until "holds" returns true. If that takes longer than
+// takeoverLimit, streamUntil returns an error.
 func (f *trickleFlow) streamUntil(ctx context.Context, url string, holds func() bool) error {
 	for began := time.Now(); !holds(); {
 		if err := f.postNext(ctx, url); err != nil {
@@ -130,7 +131,6 @@ func (f *trickleFlow) streamUntil(ctx context.Context, url string, holds func() 
 	return nil
 }
 
-// highestFence returns the highest fence of the requests at the CMS; 0 = there is no request.
 func highestFence(r *rig) int64 {
 	var fence int64
 	for _, req := range r.cms.Requests() {
@@ -139,8 +139,8 @@ func highestFence(r *rig) int64 {
 	return fence
 }
 
-// firstRequestAbove looks for requests under a higher fence than the given one, and returns when the first of them
-// began. It returns zero if there is no such request.
+// firstRequestAbove returns the start of the earliest request with a higher fence than the given one. If there is no
+// such request, it returns the zero time.
 func firstRequestAbove(r *rig, fence int64) (at time.Time) {
 	for _, req := range r.cms.Requests() {
 		if req.Fence > fence && (at.IsZero() || req.StartedAt.Before(at)) {

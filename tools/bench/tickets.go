@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	ticketsPerLane = 2           // target: the largest number of tickets for each lane and instance
-	batchSize      = 16          // batchSize of host.json: target-based scaling wants one instance for each 16 messages
+	ticketsPerLane = 2           // target: at most this number of tickets for each lane and instance
+	batchSize      = 16          // batchSize of host.json: the platform wants one instance for each 16 queue messages
 	ticketsLook    = time.Second // time between two looks at the queue
 	postTries      = 10          // tries to post a message
 )
 
 // runTickets keeps many lanes busy and watches the queue of tickets. The queue must stay short, because the platform
-// scales out by its length. Rigs with different numbers of instances run at the same time.
+// adds instances for a long queue. Rigs with different numbers of instances run at the same time.
 func runTickets(ctx context.Context, b *bench) ([]result, error) {
 	counts := b.sizes.crowds.tickets.instances
 	rows := make([][]result, len(counts))
@@ -44,7 +44,7 @@ func runTickets(ctx context.Context, b *bench) ([]result, error) {
 	return all, err
 }
 
-// measureTickets posts to all lanes of a rig while it watches the queue, and checks the CMS's record.
+// measureTickets watches the queue during posts to all lanes of a rig. Then it checks the CMS's record.
 func measureTickets(ctx context.Context, r *rig) ([]result, error) {
 	posting, stop := context.WithCancel(ctx)
 	defer stop()
@@ -77,8 +77,8 @@ func measureTickets(ctx context.Context, r *rig) ([]result, error) {
 	}, err
 }
 
-// postToAllLanes posts a message a second to each lane until ctx ends or a post fails. The posts are evenly spaced over
-// all lanes. It returns the number of messages.
+// postToAllLanes posts one message per second to each lane, until ctx ends or a post fails. The time between two posts
+// is always the same. postToAllLanes returns the number of messages.
 func postToAllLanes(ctx context.Context, r *rig) (sent int, err error) {
 	paths := pathsByLane("busy", r.lanes, 1)
 	group, posting := errgroup.WithContext(context.WithoutCancel(ctx))
@@ -97,7 +97,7 @@ func postToAllLanes(ctx context.Context, r *rig) (sent int, err error) {
 	}
 }
 
-// postUntilTaken posts a message until Weir accepts it, at most postTries times, as an upstream does.
+// postUntilTaken tries to post a message until Weir accepts the message, at most postTries times.
 func postUntilTaken(ctx context.Context, r *rig, m message) error {
 	header := http.Header{"Idempotency-Key": {fmt.Sprint(m.path, "-", m.version)}}
 	for try := 1; ; try++ {
@@ -108,8 +108,8 @@ func postUntilTaken(ctx context.Context, r *rig, m message) error {
 	}
 }
 
-// watchQueue looks at the queue for the time span. It returns the largest number of tickets that it saw, hidden ones
-// included, and the largest number of instances that target-based scaling would want.
+// watchQueue looks at the queue repeatedly for the time span. It returns the largest number of tickets, including
+// invisible ones. It also returns the largest number of instances that the platform would want.
 func watchQueue(ctx context.Context, r *rig, span time.Duration) (most int, wanted float64, err error) {
 	service, err := azqueue.NewServiceClientFromConnectionString(r.storage.ConnectionString(), nil)
 	if err != nil {

@@ -18,14 +18,16 @@ import (
 	"weir/tools/democms/server"
 )
 
-// The yardstick of due times is a process with one timer for each due time. At each due time it posts to a CMS of its
-// own. So its lateness is that of the machine. The bench starts its own program again for this process, with the due
-// times on standard input.
+// The baseline for due times is a process with one timer for each due time. At each due time, the process posts to a
+// CMS that no other process uses. So only the machine causes the lateness of these posts. The bench starts its own
+// program again as this process, and passes the due times on standard input.
 
-// timersURL names the environment variable with the address of that CMS. If it is set, this process is the yardstick.
+// timersURL names the environment variable with the address of the baseline's CMS. If the variable is set, this process
+// is the baseline.
 const timersURL = "WEIR_BENCH_TIMERS"
 
-// runTimerProcess posts at the due times if this process was started for that, and reports whether it was.
+// runTimerProcess reads due times from "in" and posts at these times, if this process is the baseline. It reports
+// whether this process is the baseline.
 func runTimerProcess(ctx context.Context, in io.Reader) (bool, error) {
 	url := os.Getenv(timersURL)
 	if url == "" {
@@ -47,14 +49,15 @@ func runTimerProcess(ctx context.Context, in io.Reader) (bool, error) {
 	return true, group.Wait()
 }
 
-// timerYardstick is the running yardstick.
+// timerYardstick is the running baseline process, and the CMS to which the process posts.
 type timerYardstick struct {
 	cms  *server.Server
 	site *http.Server
 	cmd  *exec.Cmd
 }
 
-// startTimers starts the yardstick for the due times in a. The messages must have version 1.
+// startTimers starts the baseline for the due times in the map "a". All messages in the map must have version 1,
+// because the baseline posts version 1.
 func startTimers(ctx context.Context, a dueTimes) (*timerYardstick, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -74,7 +77,7 @@ func startTimers(ctx context.Context, a dueTimes) (*timerYardstick, error) {
 	}
 	t := &timerYardstick{cms: server.New(dueLatency, 0), cmd: exec.CommandContext(ctx, self)}
 	t.site = &http.Server{Handler: t.cms, ReadHeaderTimeout: time.Minute}
-	go t.site.Serve(socket) // ends with Close
+	go t.site.Serve(socket) // returns when awaitLateness closes t.site
 	t.cmd.Env = append(os.Environ(), timersURL+"=http://"+socket.Addr().String()+"/api/content")
 	t.cmd.Stdin, t.cmd.Stderr = strings.NewReader(string(text)), os.Stderr
 	if err := t.cmd.Start(); err != nil {
@@ -83,7 +86,7 @@ func startTimers(ctx context.Context, a dueTimes) (*timerYardstick, error) {
 	return t, nil
 }
 
-// awaitLateness waits for the end of the yardstick, and returns the lateness of its posts, in ms.
+// awaitLateness waits until the baseline process has ended, and returns the lateness of its posts, in ms.
 func (t *timerYardstick) awaitLateness(a dueTimes) ([]float64, error) {
 	err := t.cmd.Wait()
 	late, early := measureLateness(t.cms, a, time.Time{})

@@ -17,10 +17,9 @@ func (r *rig) newFlow() *trickleFlow {
 	return &trickleFlow{rig: r, sent: map[message]time.Time{}, answered: map[message]time.Time{}}
 }
 
-// flowKeys is the number of keys of a trickle.
+// flowKeys is the number of keys over which a trickleFlow spreads its messages.
 const flowKeys = 20
 
-// postNext sends the next message.
 func (f *trickleFlow) postNext(ctx context.Context, url string) error {
 	m := message{fmt.Sprintf("/flow/%d", f.number%flowKeys), f.number/flowKeys + 1}
 	f.number++
@@ -30,8 +29,8 @@ func (f *trickleFlow) postNext(ctx context.Context, url string) error {
 	return err
 }
 
-// deliveryTimes returns two times in ms for each request at the CMS. Both end at the beginning of the request. The
-// first begins at the post of the request's message, the second at the 202. The second is negative if the request began
+// deliveryTimes returns two durations in ms for each request at the CMS: from the post of the message to the start of
+// the request, and from the 202 to the start of the request. The second duration is negative if the request started
 // before the 202.
 func (f *trickleFlow) deliveryTimes() (fromSent, fromAnswer []float64) {
 	for _, req := range f.cms.Requests() {
@@ -42,10 +41,10 @@ func (f *trickleFlow) deliveryTimes() (fromSent, fromAnswer []float64) {
 	return fromSent, fromAnswer
 }
 
-// awaitEnd waits until all messages are delivered and the lanes are at rest, and checks the CMS's record.
+// awaitEnd waits until all messages are delivered and the lanes are idle. Then it checks the CMS's record.
 func (f *trickleFlow) awaitEnd(ctx context.Context) error { return f.awaitEndWith(ctx, 0) }
 
-// awaitEndWith does the same as awaitEnd, but allows some repeats in the record.
+// awaitEndWith waits and checks as awaitEnd does. The record may have up to "repeats" repeated writes.
 func (f *trickleFlow) awaitEndWith(ctx context.Context, repeats int) error {
 	if err := f.awaitDelivered(ctx, f.number); err != nil {
 		return err
@@ -56,8 +55,8 @@ func (f *trickleFlow) awaitEndWith(ctx context.Context, repeats int) error {
 	return f.checkRecordWithRepeats(f.number, repeats)
 }
 
-// runTrickle posts one message a second to one instance. It measures the transactions per message, and the time from
-// the post to the CMS.
+// runTrickle posts single messages with gaps to one instance. It measures the storage requests per message, and the
+// time from the post to the request at the CMS.
 func runTrickle(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -99,7 +98,7 @@ func runTrickle(ctx context.Context, b *bench) ([]result, error) {
 	used = subtractCounts(after, used)
 	latency, answered := f.deliveryTimes()
 	base, rank := median(appends), "p50"
-	if b.delay > 0 { // some answers of delayed storage are much later than the median
+	if b.delay > 0 { // delayed storage answers some requests much later than the median
 		base, rank = percentile(appends, 0.99), "p99"
 	}
 	return []result{
@@ -117,8 +116,7 @@ func runTrickle(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// runTwo posts to two instances in turn, so that half of the messages go to the instance that does not hold the
-// lane.
+// runTwo posts to two instances in turn. So half of the messages go to the instance that does not hold the lane.
 func runTwo(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{instances: 2})
 	if err != nil {
@@ -143,8 +141,9 @@ func runTwo(ctx context.Context, b *bench) ([]result, error) {
 		withNote("from the sending: %s, one message each %s", describeSpread(latency), b.sizes.trickle.gap/2)}, nil
 }
 
-// runIdle waits until the host polls at its longest interval, and counts the requests of whole minutes. Then it posts
-// messages, each when the lane has no holder, and measures the time from the post to the CMS.
+// runIdle waits until the host polls at its longest interval, and then counts the requests to storage in whole minutes.
+// After that it posts messages one by one. Before each post, it waits until the lane has no holder. It measures the
+// time from each post to the request at the CMS.
 func runIdle(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -177,7 +176,7 @@ func runIdle(ctx context.Context, b *bench) ([]result, error) {
 		}
 	}
 	latency, _ := f.deliveryTimes()
-	const polling = 86400 // polls a day if the host polls once a second
+	const polling = 86400 // polls per day if the host polls once per second
 	return []result{
 		newRow("idle, transactions per day", "",
 			sumCounts(used)/float64(minutes)*24*60).withBaseline(polling).limitValue(6000).

@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	waitedPost    = 50.0 // time in ms of a post beside waiting answers
-	waitedLooks   = 2.0  // queries a second and lane: one for the waiting answers, and those that a lane at rest makes
-	stateRequests = 2.0  // requests to storage for one read of a status
+	waitedPost    = 50.0 // limit in ms for one post while other answers wait
+	waitedLooks   = 2.0  // limit of table queries per second, while answers wait and the lane is paused
+	stateRequests = 2.0  // limit of storage requests for one read of a status
 )
 
-// runWaits measures posts beside many waiting answers, the storage requests for these answers, and the cost of reading
-// a message's status in a backlog. An answer waits until its message is final, because its post had Prefer: wait.
+// runWaits measures posts while many other posts wait for their answers, and the storage requests for these answers. A
+// post with the header Prefer: wait gets its answer when its message is final. runWaits also measures the cost of
+// reading a message's status in a backlog.
 func runWaits(ctx context.Context, b *bench) ([]result, error) {
 	waiting, err := measureWaitingAnswers(ctx, b)
 	if err != nil {
@@ -34,8 +35,8 @@ func runWaits(ctx context.Context, b *bench) ([]result, error) {
 	return append(waiting, states...), nil
 }
 
-// measureWaitingAnswers pauses all lanes, posts with Prefer: wait so that answers wait, and measures other posts
-// meanwhile.
+// measureWaitingAnswers pauses all lanes and posts with Prefer: wait, so that the answers wait. Meanwhile it measures
+// other posts.
 func measureWaitingAnswers(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{env: []string{smallInstance}})
 	if err != nil {
@@ -91,12 +92,11 @@ func measureWaitingAnswers(ctx context.Context, b *bench) ([]result, error) {
 	}, err
 }
 
-// pauseAllLanes pauses all lanes as an operator does.
 func pauseAllLanes(ctx context.Context, r *rig) error {
 	return sendCommand(ctx, r, "/pause", `{"all": true, "reason": "bench"}`)
 }
 
-// sendCommand posts JSON to the first handler itself.
+// sendCommand posts JSON directly to the handler of the first instance. The host does not see this request.
 func sendCommand(ctx context.Context, r *rig, path, body string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, handlerURL(r.host.Status().Instances[0])+"/api"+path,
 		strings.NewReader(body))
@@ -115,7 +115,7 @@ func sendCommand(ctx context.Context, r *rig, path, body string) error {
 	return nil
 }
 
-// postWaiting posts a message with Prefer: wait to a paused lane, and reports whether the answer waited.
+// postWaiting posts a message with Prefer: wait, and reports whether Weir applied this preference.
 func postWaiting(ctx context.Context, r *rig, path string, wait time.Duration) (applied bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.handlerURLs()[0],
 		strings.NewReader(message{path, 1}.articleBody()))
@@ -136,7 +136,7 @@ func postWaiting(ctx context.Context, r *rig, path string, wait time.Duration) (
 	return resp.Header.Get("Preference-Applied") != "", err
 }
 
-// measurePosts posts one message after the other for a span, and returns how long each post took, in ms.
+// measurePosts posts messages one after the other for a time span, and returns the duration of each post in ms.
 func measurePosts(ctx context.Context, r *rig, span time.Duration) (took []float64, err error) {
 	for end := time.Now().Add(span); time.Now().Before(end) && err == nil; sleepFor(ctx, 20*time.Millisecond) {
 		began := time.Now()
@@ -146,7 +146,7 @@ func measurePosts(ctx context.Context, r *rig, span time.Duration) (took []float
 	return took, errors.Join(err, ctx.Err())
 }
 
-// measureStateCosts measures reads of the status of a message in a backlog.
+// measureStateCosts measures the cost of reading the status of a message in a backlog.
 func measureStateCosts(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -178,7 +178,7 @@ func measureStateCosts(ctx context.Context, b *bench) ([]result, error) {
 	}, err
 }
 
-// findMessageID returns the id of the only message of a key.
+// findMessageID returns the id of the key's only message.
 func findMessageID(ctx context.Context, r *rig, key string) (id string, err error) {
 	err = getURL(ctx, r.client, r.handlerURLs()[0]+"?limit=1&key="+key, func(body io.Reader) error {
 		var found struct{ Messages []struct{ ID string } }
@@ -194,7 +194,7 @@ func findMessageID(ctx context.Context, r *rig, key string) (id string, err erro
 	return id, err
 }
 
-// stateCost is the cost of one read of a status: queries and gets in the table, and the handler's CPU time in ms.
+// stateCost is the cost of one status read: table requests (queries and gets), and the handler's CPU time in ms.
 type stateCost struct{ requests, cpu float64 }
 
 func measureStateReads(ctx context.Context, r *rig, address string) (stateCost, error) {

@@ -17,18 +17,20 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// Tab is a tab of a browser. It collects the problems of the pages that it opens.
+// Tab is a tab of a browser. It records problems of its pages: script dialogs, exceptions and log entries. Log entries
+// about the network are no problems.
 type Tab struct {
 	T   *testing.T
-	URL string // prefix of all paths
+	URL string // address of the site, without a path
 
 	ctx      context.Context
 	mu       sync.Mutex
 	problems []string
 }
 
-// Open starts a browser, which ends with the test, after four minutes at the latest. chromedp makes the profile folder
-// and can remove it even if child processes of Chromium still write to it after Chromium has ended.
+// Open starts a browser for the test. The browser stops when the test ends, or after four minutes. Open sets no profile
+// folder, so chromedp makes a folder and removes it at the end. If child processes of Chromium still write to the
+// folder, chromedp tries the removal again.
 func Open(t *testing.T, url string) *Tab {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -57,8 +59,6 @@ func Open(t *testing.T, url string) *Tab {
 	return b
 }
 
-// collectProblem keeps the events that Weir's pages must never cause. They are script dialogs, exceptions, and entries
-// of the browser's log, such as violations of the content security policy. Entries about the network are no problem.
 func (b *Tab) collectProblem(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,13 +68,13 @@ func (b *Tab) collectProblem(event any) {
 	case *runtime.EventExceptionThrown:
 		b.problems = append(b.problems, "exception: "+e.ExceptionDetails.Text+" "+e.ExceptionDetails.URL)
 	case *log.EventEntryAdded:
-		if e.Entry.Source != log.EntrySourceNetwork { // a page that answers 404 is no problem
+		if e.Entry.Source != log.EntrySourceNetwork { // network entries are no problem, for example a 404
 			b.problems = append(b.problems, "log: "+e.Entry.Text)
 		}
 	}
 }
 
-// Clean fails the test if a page has caused a problem so far.
+// Clean fails the test if the tab has recorded a problem; see Tab.
 func (b *Tab) Clean() {
 	b.T.Helper()
 	b.mu.Lock()
@@ -84,7 +84,7 @@ func (b *Tab) Clean() {
 	}
 }
 
-// Do runs actions in the tab, and fails the test if one fails.
+// Do runs actions in the tab. It fails the test if an action fails.
 func (b *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	b.T.Helper()
 	if err := chromedp.Do(b.ctx, actions...); err != nil {
@@ -92,7 +92,7 @@ func (b *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Call sends a command of the DevTools protocol to the browser.
+// Call sends a command of the DevTools protocol to the browser. It fails the test if the command fails.
 func Call[P, R any](b *Tab, command cdp.Command[P, R], params P) {
 	b.T.Helper()
 	if _, err := chromedp.Call(b.ctx, command, params); err != nil {
@@ -100,13 +100,13 @@ func Call[P, R any](b *Tab, command cdp.Command[P, R], params P) {
 	}
 }
 
-// Visit opens a path.
+// Visit opens the page at URL + path.
 func (b *Tab) Visit(path string) {
 	b.T.Helper()
 	b.Do(chromedp.Navigate(b.URL + path))
 }
 
-// Eval returns the value of a script in the page.
+// Eval returns the value of a JavaScript expression in the page.
 func Eval[T any](b *Tab, script string) T {
 	b.T.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
@@ -116,15 +116,15 @@ func Eval[T any](b *Tab, script string) T {
 	return v
 }
 
-// Until waits until "condition", an expression of JavaScript, is true in the page. After 20 s it fails the test, with
-// an error that names the condition by "what". Until does not use chromedp's wait, which makes a function from a text:
-// the content security policy of the page forbids that.
+// Until waits until "condition", a JavaScript expression, is true in the page. After 20 s it fails the test with an
+// error that contains "what".
 func (b *Tab) Until(what, condition string) {
 	b.T.Helper()
+	// chromedp's own wait makes a function from a text, which the page's content security policy forbids.
 	ticker, limit := time.NewTicker(30*time.Millisecond), time.After(20*time.Second)
 	defer ticker.Stop()
 	for {
-		// An error is not final: while one page replaces another, there is no document.
+		// Ignore errors: during a navigation there is no document.
 		if holds, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("Boolean("+condition+")")); err == nil && holds {
 			return
 		}
@@ -136,31 +136,31 @@ func (b *Tab) Until(what, condition string) {
 	}
 }
 
-// Size sets the size of the window.
+// Size sets the size of the page's viewport, in CSS pixels.
 func (b *Tab) Size(width, height int64) {
 	b.T.Helper()
 	b.Do(chromedp.EmulateViewport(width, height))
 }
 
-// Reload opens the page anew.
+// Reload reloads the page.
 func (b *Tab) Reload() {
 	b.T.Helper()
 	b.Do(chromedp.Reload())
 }
 
-// Click clicks on the element that the selector selects.
+// Click clicks the element that the CSS selector selects.
 func (b *Tab) Click(selector string) {
 	b.T.Helper()
 	b.Do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// Type enters text into the element that the selector selects.
+// Type types text into the element that the CSS selector selects.
 func (b *Tab) Type(selector, text string) {
 	b.T.Helper()
 	b.Do(chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
-// Enter is the Enter key, for Type.
+// Enter is the text of the Enter key, for Type.
 const Enter = kb.Enter
 
 // Picture returns a screenshot of the whole page as PNG.

@@ -21,15 +21,16 @@ import (
 	"weir/tools/collector"
 )
 
-// noEffects stands in for the tickets, the drainer and the observer of the function receive. It does nothing.
+// noEffects replaces the tickets, the drainer and the observer of functions/receive. It does nothing.
 type noEffects struct{}
 
 func (noEffects) EnqueueAsync(int) {}
 func (noEffects) WakeOffered(int)  {}
 func (noEffects) Refused(error)    {}
 
-// BenchmarkReceive files a message through the function receive into storage in memory: without export, with traces and
-// logs for a collector in this process, and with traces that are not sampled.
+// BenchmarkReceive posts a message to functions/receive, with storage in memory. The case Off exports nothing. The
+// cases On and Unsampled export telemetry to a collector in this process. The case On samples each trace, and the case
+// Unsampled samples no trace.
 func BenchmarkReceive(b *testing.B) {
 	for _, c := range []struct{ name, sampler string }{{"Off", ""}, {"On", "parentbased_always_on"},
 		{"Unsampled", "always_off"}} {

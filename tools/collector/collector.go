@@ -1,5 +1,5 @@
-// Package collector is a small stand-in for an OpenTelemetry collector, on loopback. It takes OTLP over HTTP
-// (protobuf), and traces also over gRPC. It keeps the telemetry that it received.
+// Package collector is a small stand-in for an OpenTelemetry collector on loopback. It receives traces, metrics and
+// logs by OTLP over HTTP (protobuf), and traces also over gRPC. It keeps the received telemetry for tests.
 package collector
 
 import (
@@ -27,8 +27,8 @@ type Span struct {
 	Name, Kind             string
 	Trace, ID, Parent      string // hex
 	Start, End             time.Time
-	Failed                 bool              // its status is an error
-	Attributes, ByResource map[string]string // of the span, and of its resource, as text
+	Failed                 bool              // the status of the span is an error
+	Attributes, ByResource map[string]string // attributes of the span and of its resource, as text
 }
 
 // Record is a received log record. Trace and Span are hex.
@@ -42,7 +42,7 @@ type Collector struct {
 	metrics  map[string]int       // number of points, by name of the metric
 	gauges   map[gaugeKey]float64 // last values
 	requests int
-	hang     chan struct{} // its close ends the hanging; nil = the collector answers at once
+	hang     chan struct{} // closed by the release function of Hang; nil = Hang was not called
 
 	server *http.Server
 	grpc   *grpc.Server
@@ -50,7 +50,6 @@ type Collector struct {
 	rpc    net.Listener
 }
 
-// gaugeKey names a gauge of one lane and instance.
 type gaugeKey struct{ metric, lane, instance string }
 
 // Start listens on two free ports of loopback. The caller must call Close.
@@ -72,7 +71,7 @@ func Start() (*Collector, error) {
 	return c, nil
 }
 
-// Close ends the collector.
+// Close stops the collector.
 func (c *Collector) Close() {
 	c.server.Close()
 	c.grpc.Stop()
@@ -84,8 +83,8 @@ func (c *Collector) URL() string { return "http://" + c.web.Addr().String() }
 // RPC returns the address for gRPC, which takes only traces.
 func (c *Collector) RPC() string { return "http://" + c.rpc.Addr().String() }
 
-// Hang makes the collector withhold all answers over HTTP until release is called. It keeps the telemetry of these
-// requests only then.
+// Hang makes the collector hold each request over HTTP until release is called. If the client leaves before the
+// release, the collector drops the request's telemetry. The caller must call release at most once.
 func (c *Collector) Hang() (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +107,7 @@ func (c *Collector) Records() []Record {
 	return append([]Record(nil), c.records...)
 }
 
-// Points returns the number of data points of a metric that have arrived.
+// Points returns the number of received data points of a metric.
 func (c *Collector) Points(metric string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +170,6 @@ func readBody(r *http.Request) ([]byte, error) {
 	return io.ReadAll(unzip)
 }
 
-// keepExport decodes a body by the kind of telemetry that the request's path names, and keeps its content.
 func (c *Collector) keepExport(path string, body []byte) error {
 	switch path {
 	case "/v1/traces":
@@ -218,7 +216,6 @@ func toSpan(s *spanpb.Span, resource []*commonpb.KeyValue) Span {
 	}
 }
 
-// attributeTexts returns attributes as text, by name; see valueText.
 func attributeTexts(attributes []*commonpb.KeyValue) map[string]string {
 	out := map[string]string{}
 	for _, a := range attributes {
@@ -259,13 +256,12 @@ func (c *Collector) keepLogs(m *logspb.ExportLogsServiceRequest) {
 	}
 }
 
-// traceServer is the gRPC service.
 type traceServer struct {
 	tracepb.UnimplementedTraceServiceServer
 	c *Collector
 }
 
-// Export implements the service.
+// Export implements tracepb.TraceServiceServer.
 func (s traceServer) Export(_ context.Context,
 	m *tracepb.ExportTraceServiceRequest) (*tracepb.ExportTraceServiceResponse, error) {
 	s.c.keepSpans(m)

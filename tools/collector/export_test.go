@@ -19,9 +19,10 @@ import (
 	"weir/tools/collector"
 )
 
-// The tests of this file are not parallel, because the SDK reads its settings from the process's environment.
+// The tests of this file are not parallel, because the OpenTelemetry SDK reads its settings from the process's
+// environment.
 
-// upstream is the traceparent of an upstream's request. It is marked as sampled.
+// upstream is the traceparent header of an upstream's request. The trace is marked as sampled.
 const upstream = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 func newCollector(t *testing.T) *collector.Collector {
@@ -34,9 +35,9 @@ func newCollector(t *testing.T) *collector.Collector {
 	return c
 }
 
-// logLines is the output of the log. It has a lock for two reasons: goroutines of the SDK may still write after Close
-// has given up waiting for them, and the process has one error handler of the SDK, so errors of one test may reach the
-// log of the next.
+// logLines collects the lines of a log. The lock is necessary, because the SDK's goroutines can write while the test
+// reads, even after Export.Close has returned. The SDK has one error handler per process, so an error of one test can
+// also reach the log of the next test.
 type logLines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -54,8 +55,8 @@ func (l *logLines) String() string {
 	return l.b.String()
 }
 
-// openExport starts an export as a process would. In "env", names and values of environment variables alternate. The
-// returned function sends the rest of the telemetry and ends the export.
+// openExport starts an export with the environment variables in "env", where names and values alternate. The returned
+// function sends the remaining telemetry and ends the export.
 func openExport(t *testing.T, local slog.Handler, env ...string) (*telemetry.Export, func()) {
 	t.Helper()
 	for i := 0; i < len(env); i += 2 {
@@ -75,8 +76,7 @@ func openExport(t *testing.T, local slog.Handler, env ...string) (*telemetry.Exp
 	return e, end
 }
 
-// postReceived sends a request through Receive. It returns the traceparent that the function sees. The message gets
-// this traceparent.
+// postReceived sends a request through e.Receive, and returns the traceparent that the wrapped handler gets.
 func postReceived(e *telemetry.Export, traceparent string) (kept string) {
 	kept, _ = postWithState(e, traceparent, "")
 	return kept
@@ -105,7 +105,7 @@ func newMessage(traceparent string) *weir.Message {
 		TraceParent: traceparent, Body: []byte("<secret/>"), Size: 9}
 }
 
-// fakeCMS answers attempts in turn, and records their trace headers.
+// fakeCMS answers attempts with its answers in order, and records the trace headers of the attempts.
 type fakeCMS struct {
 	answers []weir.Result
 	got     []string // traceparents
@@ -235,8 +235,9 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 	}
 }
 
-// With Application Insights, the host adds a trace that is not sampled to calls without one. So Weir records spans of
-// such a trace, too, and marks it as sampled.
+// TestExport_UnsampledByTheHost checks that Weir records a trace whose traceparent has the flag "not sampled", and that
+// Weir marks the trace as sampled. With Application Insights, the host adds such a traceparent to each call that has
+// none. If Weir followed the flag, it would record no trace of these calls.
 func TestExport_UnsampledByTheHost(t *testing.T) {
 	c := newCollector(t)
 	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
@@ -282,7 +283,7 @@ func TestExport_WithoutUpstream(t *testing.T) {
 	server := &fakeCMS{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}, {Outcome: weir.OutcomeDelivered}}}
 	sender := e.Sender(server, "POST", "http://cms.example")
 	sender.Send(t.Context(), weir.Delivery{Message: m, Attempt: 1})
-	// This message was filed without export, and so without a trace.
+	// This message was accepted without export, so it has no trace.
 	sender.Send(t.Context(), weir.Delivery{Message: newMessage(""), Attempt: 1})
 	end()
 	receive, file, waits, delivers := findSpans(t, c.Spans(), "POST /api/messages"), findSpans(t, c.Spans(), "file"),
@@ -298,8 +299,8 @@ func TestExport_WithoutUpstream(t *testing.T) {
 	}
 }
 
-// OpenTelemetry's conventions for HTTP require url.scheme of a server span, server.port of a client span, and
-// error.type of a failed one.
+// TestExport_Conventions checks attributes that OpenTelemetry's HTTP conventions require: url.scheme of a server span,
+// server.port of a client span, and error.type of a failed span.
 func TestExport_Conventions(t *testing.T) {
 	c := newCollector(t)
 	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL()+"/v1/traces")
@@ -346,7 +347,6 @@ func TestExport_Logs(t *testing.T) {
 	}
 }
 
-// noCalls is a counter of storage calls that has counted none.
 type noCalls struct{}
 
 func (noCalls) Snapshot() map[string]int64 { return nil }
@@ -401,19 +401,20 @@ func TestExport_UnknownSettingIsLoggedAndIgnored(t *testing.T) {
 	}
 }
 
-// A collector that does not answer delays neither attempts nor the end of the process.
+// TestExport_CollectorHangs checks that attempts and the end of the process do not wait for a collector that does not
+// answer.
 func TestExport_CollectorHangs(t *testing.T) {
 	c := newCollector(t)
 	defer c.Hang()()
 	var text logLines
-	const aMinute = "60000" // in milliseconds; each export would wait so long for its answer
+	const aMinute = "60000" // in ms; each export would wait so long for the collector's answer
 	e, _ := openExport(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(),
 		"OTEL_BSP_SCHEDULE_DELAY",
 		"1",
 		"OTEL_EXPORTER_OTLP_TIMEOUT", aMinute, "OTEL_BSP_EXPORT_TIMEOUT", aMinute, "OTEL_BLRP_EXPORT_TIMEOUT", aMinute)
 	server := &fakeCMS{}
 	sender := e.Sender(server, "POST", "http://cms.example")
-	for range 10_000 { // the SDK's queue has room for 2,048 spans
+	for range 10_000 { // more than the SDK's queue holds (2,048 spans)
 		server.answers = []weir.Result{{Outcome: weir.OutcomeDelivered}}
 		sender.Send(t.Context(), weir.Delivery{Message: newMessage(upstream), Attempt: 1})
 	}

@@ -17,8 +17,8 @@ const (
 	busyText = "The server is busy."
 )
 
-// newBusyResponse returns the 503 of a busy service. Blobs and queues answer in XML and repeat the code in a
-// header; tables answer in OData's JSON without that header.
+// newBusyResponse returns an answer with 503 ServerBusy in the service's format. Blobs and queues use XML and a header
+// with the error code. Tables use OData's JSON without this header.
 func newBusyResponse(service string, req *http.Request) *http.Response {
 	id := uuid.NewString()
 	words := fmt.Sprintf("%s\nRequestId:%s\nTime:%s", busyText, id,

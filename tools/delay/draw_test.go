@@ -67,7 +67,7 @@ func TestDrawFate_WithoutSigma(t *testing.T) {
 	}
 }
 
-// slowStorage is a stand-in for storage that answers after this time.
+// slowStorage is a stand-in for storage. It answers each request after the given time.
 type slowStorage time.Duration
 
 func (a slowStorage) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -75,7 +75,7 @@ func (a slowStorage) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
 }
 
-// TestRoundTrip_Delays compares the time of each answer with the delay of the request's fate, in virtual time.
+// TestRoundTrip_Delays compares each answer and its time with the result of drawFate, in virtual time.
 func TestRoundTrip_Delays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

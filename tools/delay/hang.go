@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// maxHangingBody is the largest body of a request that hangs, in bytes. Storage takes 4 MiB in a transaction. It
-// takes 5,000 MiB in a blob, which no caller here sends at once.
+// maxHangingBody is the largest body of a request that hangs, in bytes. Storage takes at most 4 MiB in a transaction. A
+// blob can be larger, but callers of this package put no blob above maxHangingBody.
 const maxHangingBody = 64 << 20
 
-// hangRule lets requests hang until it is released: those for which "match" returns true.
+// hangRule makes a request hang if "matches" returns true for the request.
 type hangRule struct {
 	matches  func(*http.Request) bool
 	released chan struct{} // closed by releaseAll
@@ -21,9 +21,11 @@ type hangRule struct {
 
 func (h *hangRule) releaseAll() { h.release.Do(func() { close(h.released) }) }
 
-// Hang makes requests hang from now on: those for which "match" returns true, or all if "match" is nil. The proxy
-// accepts these requests and gives no answer until release is called. Then it passes on the requests whose clients
-// still wait. A second call of Hang releases the requests of the first call. The function "match" may be called
+// Hang makes each later request hang if "match" returns true for the request. If "match" is nil, all later requests
+// hang. The proxy does not answer these requests until release is called. Then the proxy passes on each request whose
+// client still waits.
+//
+// A second call of Hang releases the requests of the first call, and replaces its "match". The proxy calls "match"
 // concurrently.
 func (p *Proxy) Hang(match func(*http.Request) bool) (release func()) {
 	h := &hangRule{matches: match, released: make(chan struct{})}
@@ -39,9 +41,9 @@ func (p *Proxy) Hang(match func(*http.Request) bool) (release func()) {
 	}
 }
 
-// awaitRelease blocks a request that is to hang, until the request is released or its client has left. If the client
-// has left, it returns an error. It reads the body first, because the server does not notice that a client has left
-// until the whole body is read.
+// awaitRelease returns at once if the request is not to hang. Else it waits until the request is released. If the
+// client leaves earlier, awaitRelease returns an error. Before it waits, it reads the whole body, because Go's HTTP
+// server does not notice that the client has left until the body is read.
 func (p *Proxy) awaitRelease(req *http.Request) error {
 	h := p.hang.Load()
 	if h == nil || !h.matches(req) {
@@ -64,5 +66,5 @@ func (p *Proxy) awaitRelease(req *http.Request) error {
 	}
 }
 
-// Hanging returns how many requests hang now.
+// Hanging returns the number of requests that hang now.
 func (p *Proxy) Hanging() int { return int(p.hanging.Load()) }

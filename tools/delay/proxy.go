@@ -17,35 +17,36 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The services of an account.
+// Services of a storage account.
 const (
 	blob  = "blob"
 	queue = "queue"
 	table = "table"
 )
 
-// endpoints has the services by their names in a connection string.
+// endpoints maps the name of an endpoint in a connection string to the service.
 var endpoints = map[string]string{"BlobEndpoint": blob, "QueueEndpoint": queue, "TableEndpoint": table}
 
-// The delays and refusals of a storage account in the caller's region, as measured; see Config.
+// These are measured values of a storage account in the caller's region, for the fields of Config with the same names.
 const (
 	Median    = 10 * time.Millisecond
 	Sigma     = 0.45
 	BusyShare = 0.002
 )
 
-// Config has the storage behind the proxy, and the delays and refusals that the proxy adds. A Config with Target alone
-// adds no delay and refuses nothing.
+// Config has the account behind the proxy, and the delays and refusals that the proxy adds. If only Target is set, the
+// proxy adds no delay and refuses no request.
 type Config struct {
-	Target    string        // connection string of the account behind the proxy; its endpoints are http
-	Median    time.Duration // median of the delay of answers; the delay is log-normal
+	Target    string        // connection string of the account behind the proxy; the endpoints must be http with a port
+	Median    time.Duration // median of the log-normal delay; 0 = no delay
 	Sigma     float64       // standard deviation of the delay's logarithm
 	BusyShare float64       // share of requests that get 503 ServerBusy, 0 to 1
-	BusyAfter bool          // storage carries refused requests out; if false, it does not get them
-	Seed      uint64        // seed of delays and refusals
+	BusyAfter bool          // true = storage executes refused requests; false = storage does not get them
+	Seed      uint64        // seed of the random delays and refusals
 }
 
-// Far returns the settings of a storage account in the caller's region, with target behind the proxy.
+// Far returns a Config with the delays and refusals of a storage account in the caller's region. The target is the
+// connection string of the account behind the proxy.
 func Far(target string) Config {
 	return Config{Target: target, Median: Median, Sigma: Sigma, BusyShare: BusyShare}
 }
@@ -62,23 +63,23 @@ func (c Config) checkLimits() error {
 	return nil
 }
 
-// Proxy stands in front of an account. Safe for concurrent use.
+// Proxy is a reverse proxy in front of a storage account. Safe for concurrent use.
 type Proxy struct {
 	config        Config
-	transport     *http.Transport   // to the account
+	transport     *http.Transport   // connects to the account
 	addresses     map[string]string // host:port of the proxy, by host:port of the account's endpoint
 	servers       []*http.Server
 	serving       errgroup.Group
 	cancelServing context.CancelFunc // ends the requests in flight
 
-	requests atomic.Uint64 // number of requests so far; also the number of the next request
+	requests atomic.Uint64 // number of requests so far; the next request gets this number
 	refused  atomic.Int64
 	hanging  atomic.Int64
 	hang     atomic.Pointer[hangRule] // nil = no request hangs
 }
 
-// Start listens on loopback, on a port for each of the target's endpoints. When ctx ends, the
-// proxy answers no more requests; Close ends it.
+// Start listens on loopback, on a port for each of the target's endpoints. When ctx ends, the proxy answers no more
+// requests. The caller must call Close.
 func Start(ctx context.Context, c Config) (*Proxy, error) {
 	if err := c.checkLimits(); err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)
@@ -97,7 +98,7 @@ func Start(ctx context.Context, c Config) (*Proxy, error) {
 	return p, nil
 }
 
-// readTargets returns host:port of each service in a connection string.
+// readTargets returns the host:port of each service in a connection string.
 func readTargets(connection string) (map[string]string, error) {
 	targets := map[string]string{}
 	for _, part := range strings.Split(connection, ";") {
@@ -118,8 +119,7 @@ func readTargets(connection string) (map[string]string, error) {
 	return targets, nil
 }
 
-// newTransport returns a transport that changes no request, keeps up to 1024 idle connections to each service, and
-// closes an idle connection before Azurite does.
+// newTransport returns a transport that adds no header to requests. It closes an idle connection before Azurite does.
 func newTransport() *http.Transport {
 	return &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute, DisableCompression: true,
 		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}
@@ -147,7 +147,7 @@ func (p *Proxy) listenFor(ctx context.Context, service, target string) error {
 	return nil
 }
 
-// ConnectionString returns cs with the target's addresses replaced by the proxy's.
+// ConnectionString returns the connection string cs with the proxy's addresses in place of the target's addresses.
 func (p *Proxy) ConnectionString(cs string) string {
 	parts := strings.Split(cs, ";")
 	for i, part := range parts {
@@ -170,7 +170,7 @@ func (p *Proxy) Requests() int { return int(p.requests.Load()) }
 // Refused returns the number of requests so far that got 503 ServerBusy.
 func (p *Proxy) Refused() int { return int(p.refused.Load()) }
 
-// Close ends the proxy and the requests in flight. Closing twice is allowed.
+// Close stops the proxy and cancels the requests in flight. A second call is allowed.
 func (p *Proxy) Close() error {
 	p.cancelServing()
 	var errs []error
@@ -184,14 +184,15 @@ func (p *Proxy) Close() error {
 	return errors.Join(errs...)
 }
 
-// delayedTransport is the way to one service.
+// delayedTransport sends requests to one service.
 type delayedTransport struct {
 	*Proxy
 	service string
 	storage http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. It returns storage's answer, or a refusal, after the request's delay.
+// RoundTrip implements http.RoundTripper. It gets storage's answer or makes a refusal, waits for the request's delay,
+// and returns the answer or refusal.
 func (f *delayedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	fate := f.config.drawFate(f.requests.Add(1) - 1)
 	if err := f.awaitRelease(req); err != nil {
@@ -218,8 +219,8 @@ func (f *delayedTransport) forwardRequest(req *http.Request, busy bool) (*http.R
 	return newBusyResponse(f.service, req), nil
 }
 
-// consumeRefused reads a refused request to its end, so that its connection can be kept. With BusyAfter it passes the
-// request to storage.
+// consumeRefused reads a refused request to its end, so that the client's connection stays open. With BusyAfter, it
+// passes the request to storage and drops the answer.
 func (f *delayedTransport) consumeRefused(req *http.Request) error {
 	if f.config.BusyAfter {
 		resp, err := f.storage.RoundTrip(req)
@@ -236,7 +237,7 @@ func (f *delayedTransport) consumeRefused(req *http.Request) error {
 	return errors.Join(err, req.Body.Close())
 }
 
-// sleepFor waits for d. If ctx ends before that, it returns ctx's error.
+// sleepFor waits for d. If ctx ends earlier, sleepFor returns ctx's error.
 func sleepFor(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -27,7 +27,6 @@ import (
 
 func TestMain(m *testing.M) { azurite.Main(m) }
 
-// startProxy starts a proxy in front of the connection string in c.
 func startProxy(t *testing.T, c delay.Config) *delay.Proxy {
 	t.Helper()
 	p, err := delay.Start(t.Context(), c)
@@ -42,7 +41,8 @@ func startProxy(t *testing.T, c delay.Config) *delay.Proxy {
 	return p
 }
 
-// openAccount returns an account of the test's own, behind the proxy. If p is nil, there is no proxy.
+// openAccount opens an account with this prefix through the proxy p. If p is nil, the account connects to Azurite
+// directly.
 func openAccount(t *testing.T, p *delay.Proxy, prefix string) *azure.Account {
 	t.Helper()
 	cs := azurite.Shared(t)
@@ -63,7 +63,7 @@ func newPrefix() string {
 	return "t" + hex.EncodeToString(b[:])
 }
 
-// openEnsured returns an account, behind the proxy, whose table, queues and containers exist.
+// openEnsured returns an account behind the proxy. The account's table, queues and containers exist.
 func openEnsured(t *testing.T, p *delay.Proxy) *azure.Account {
 	t.Helper()
 	prefix := newPrefix()
@@ -73,9 +73,8 @@ func openEnsured(t *testing.T, p *delay.Proxy) *azure.Account {
 	return openAccount(t, p, prefix)
 }
 
-// TestProxy_PassesThrough runs the conformance suites of package storagetest for tables and blobs through the proxy,
-// and some calls of queue and leases. They show that signatures stay valid, and that transactions and their answers
-// stay whole.
+// TestProxy_PassesThrough runs the tests of package storagetest for tables and blobs through the proxy, and some calls
+// for queues and leases. These tests and calls succeed only with valid signatures and complete transactions.
 func TestProxy_PassesThrough(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t), Median: time.Microsecond})
@@ -108,8 +107,8 @@ func TestProxy_PassesThrough(t *testing.T) {
 	})
 }
 
-// TestProxy_ServerBusy checks that the adapter takes the proxy's refusal for a refusal by storage: the kind of the
-// error is "throttled".
+// TestProxy_ServerBusy checks that package azure treats the proxy's 503 like a 503 of storage: the kind of the error is
+// storage.Throttled.
 func TestProxy_ServerBusy(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1})
@@ -135,8 +134,8 @@ func TestProxy_ServerBusy(t *testing.T) {
 	}
 }
 
-// TestProxy_BusyAfter checks whether a refused insert has made its row. With BusyAfter the row exists, so that a second
-// insert conflicts. Without BusyAfter it does not exist.
+// TestProxy_BusyAfter refuses an insert. If the option BusyAfter is true, storage has made the row all the same, and a
+// second insert conflicts. If the option is false, the row does not exist.
 func TestProxy_BusyAfter(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[bool]storage.Kind{true: storage.Conflict, false: storage.NotFound} {
@@ -165,7 +164,7 @@ func TestProxy_Hang(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t)})
 	a := openEnsured(t, p)
-	release := p.Hang(func(r *http.Request) bool { return r.Method == http.MethodPut }) // a PUT stores a body
+	release := p.Hang(func(r *http.Request) bool { return r.Method == http.MethodPut }) // bodies are stored by PUT
 	t.Cleanup(release)
 	if err := a.Tickets().Put(t.Context(), "lane 1", 0); err != nil {
 		t.Errorf("a request that does not match: got %v, want no error", err)
@@ -190,7 +189,7 @@ func TestProxy_Hang(t *testing.T) {
 	}
 }
 
-// TestProxy_CloseCuts ends a proxy while a request hangs in it.
+// TestProxy_CloseCuts closes a proxy in which a request hangs.
 func TestProxy_CloseCuts(t *testing.T) {
 	t.Parallel()
 	p, err := delay.Start(t.Context(), delay.Config{Target: azurite.Shared(t)})
@@ -210,7 +209,7 @@ func TestProxy_CloseCuts(t *testing.T) {
 	}
 }
 
-// awaitCondition calls "holds" again and again until it returns true. Only the time limit of go test ends it otherwise.
+// awaitCondition calls "holds" repeatedly until "holds" returns true. The only time limit is that of go test.
 func awaitCondition(t *testing.T, holds func() bool) {
 	t.Helper()
 	look := time.NewTicker(time.Millisecond)
@@ -224,7 +223,7 @@ func awaitCondition(t *testing.T, holds func() bool) {
 	}
 }
 
-// TestProxy_LeavesRequestsAlone checks that the requests behind the proxy equal those in front of it.
+// TestProxy_LeavesRequestsAlone checks that the proxy does not change requests and answers.
 func TestProxy_LeavesRequestsAlone(t *testing.T) {
 	t.Parallel()
 	const target = "/devstoreaccount1/lanes(PartitionKey='a%2Fb',RowKey='%21head')?$filter=RowKey%20ge%20'm_'&a;b"
@@ -263,8 +262,8 @@ func TestProxy_LeavesRequestsAlone(t *testing.T) {
 	}
 }
 
-// TestProxy_KeepsConnections sends requests with bodies, one after the other. The proxy refuses some of them. The test
-// counts the connections on both sides of the proxy.
+// TestProxy_KeepsConnections checks that requests with bodies share one connection on each side of the proxy, even if
+// the proxy refuses some of them.
 func TestProxy_KeepsConnections(t *testing.T) {
 	t.Parallel()
 	var toStorage, toProxy atomic.Int64
@@ -303,8 +302,8 @@ func TestProxy_KeepsConnections(t *testing.T) {
 	}
 }
 
-// TestProxy_Concurrent has a storage that answers no request before all of them have arrived. So the proxy must not let
-// a request wait for another.
+// TestProxy_Concurrent has a storage that answers no request until all requests have arrived. If the proxy let a
+// request wait for another one, the test would hang.
 func TestProxy_Concurrent(t *testing.T) {
 	t.Parallel()
 	const n = 100
@@ -326,8 +325,8 @@ func TestProxy_Concurrent(t *testing.T) {
 	clients.Wait()
 }
 
-// TestProxy_StorageAway checks what the caller sees if storage is away: a lost connection, as without the proxy. The
-// proxy must not make an answer of its own.
+// TestProxy_StorageAway checks that the client loses its connection if storage drops the proxy's connection. The proxy
+// must not make an answer of its own.
 func TestProxy_StorageAway(t *testing.T) {
 	t.Parallel()
 	p, web := startInFrontOf(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
@@ -372,7 +371,7 @@ func TestProxy_ConnectionString(t *testing.T) {
 	}
 }
 
-// startInFrontOf starts a proxy in front of a server that stands for all three services.
+// startInFrontOf starts a server that stands for all three services, and a proxy in front of the server.
 func startInFrontOf(t *testing.T, h http.HandlerFunc) (*delay.Proxy, *httptest.Server) {
 	t.Helper()
 	web := httptest.NewServer(h)

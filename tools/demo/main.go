@@ -1,10 +1,9 @@
-// Command demo shows the effect of Weir in a minute. It sends the same burst of messages straight to
-// the demo CMS, and then through Weir. It prints the records that the CMS made of both runs side by
-// side.
+// Command demo shows the effect of Weir in a minute. It sends the same burst of messages straight to the demo CMS, and
+// then through Weir. Then it prints the CMS's records of both runs side by side.
 //
-// Many clients send at once, and any free client sends the next message of a path, as if several
-// systems edited one site. A message counts as overtaken if a later message of its path was written
-// before it. Later means that it arrived later: at the CMS in the first run, at Weir in the second.
+// Many clients send concurrently, and any free client sends the next message of a path, as if several systems edited
+// one site. A message counts as overtaken if the CMS wrote a later message of the same path first. A later message is
+// one that arrived later: at the CMS in the first run, at Weir in the second.
 package main
 
 import (
@@ -31,19 +30,18 @@ import (
 )
 
 type demoOptions struct {
-	port, cmsPort, storagePort int    // ports of Weir, of the demo CMS, and of the storage that the demo may start
+	port, cmsPort, storagePort int    // ports of Weir, the demo CMS and Azurite
 	messages, paths, clients   int    // numbers of messages, paths and clients in each run
 	cms, weir                  string // addresses of the demo CMS and of Weir
 }
 
-// runOutcome is one column of the printed table: the result of a run.
 type runOutcome struct {
 	stats    server.Stats
 	refused  int64 // requests without a 2xx answer
 	duration time.Duration
 }
 
-// patience is how long a run may take until the CMS has written all messages.
+// patience limits the time until the CMS has written all messages of a run.
 const patience = 2 * time.Minute
 
 func main() {
@@ -104,11 +102,11 @@ func checkReachable(ctx context.Context, o demoOptions) error {
 	return nil
 }
 
-// startLimit limits the time until a system that the demo starts is ready.
+// startLimit limits the time until Weir and the demo CMS are ready, if the demo starts them.
 const startLimit = 60 * time.Second
 
-// ensureRunning starts the system if no process answers at its addresses, and returns a function that ends the system
-// if the demo has started it.
+// ensureRunning starts Weir and the demo CMS if they are not ready. The returned function stops them only if the demo
+// has started them.
 func ensureRunning(ctx context.Context, o demoOptions, out io.Writer) (stop func(), err error) {
 	if checkReachable(ctx, o) == nil {
 		return func() {}, nil
@@ -151,7 +149,7 @@ func ensureRunning(ctx context.Context, o demoOptions, out io.Writer) (stop func
 	return stop, nil
 }
 
-// readLastLine returns the last line of a file. If the system that the demo starts fails, it prints the reason there.
+// readLastLine returns the last line of a file. If the file cannot be read, readLastLine returns the error's text.
 func readLastLine(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -169,8 +167,8 @@ func getURL(ctx context.Context, address string) (*http.Response, error) {
 	return http.DefaultClient.Do(req)
 }
 
-// sendBurst sends all messages from all clients at once, and waits until the CMS has written those that were not
-// refused.
+// sendBurst sends all messages with o.clients concurrent clients. Then it waits until the CMS has written each message
+// that was not refused.
 func (o demoOptions) sendBurst(ctx context.Context, out io.Writer, title, target, name string) (runOutcome, error) {
 	resp, err := http.Post(o.cms+"/reset", "", nil)
 	if err != nil {
@@ -210,8 +208,8 @@ func (o demoOptions) sendBurst(ctx context.Context, out io.Writer, title, target
 	return runOutcome{stats, refused.Load(), time.Since(began)}, err
 }
 
-// awaitWrites draws the bar until all messages are sent and the CMS has written every message that was not refused. It
-// returns an error if that takes longer than patience.
+// awaitWrites draws a progress bar until all messages are sent and the CMS has written each message that was not
+// refused. If all messages are sent but the CMS has not written them within patience, awaitWrites returns an error.
 func (o demoOptions) awaitWrites(ctx context.Context, out io.Writer, title string, sent, refused *atomic.Int64,
 	done <-chan struct{}) (server.Stats, error) {
 	deadline := time.Now().Add(patience)
@@ -273,7 +271,7 @@ func postMessage(ctx context.Context, target, body string) bool {
 // barWidth is the length of a progress bar in characters.
 const barWidth = 30
 
-// drawBar redraws the bar in place on a terminal. Other outputs get only the last bar.
+// drawBar redraws the bar in place if "out" is a terminal. Any other output gets only the last bar.
 func drawBar(out io.Writer, title string, sent, written, total int, last bool) {
 	file, ok := out.(*os.File)
 	terminal := false

@@ -1,5 +1,5 @@
-// Command democms is a small CMS with the fault that Weir works around: two concurrent writes to one path can make two
-// items.
+// Command democms is a small CMS with the fault that Weir works around: two concurrent writes to one path can create
+// two items.
 package main
 
 import (

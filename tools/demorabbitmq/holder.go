@@ -14,18 +14,19 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The environment of the usual consumer. That consumer is this program again, as a process that can be killed.
+// These environment variables configure the usual consumer, which keeps each message in memory until the due time. The
+// usual consumer is another process of this program, so that the demo can kill it.
 const (
-	usualQueue    = "WEIR_DEMO_QUEUE" // set = this process is the usual consumer
+	usualQueue    = "WEIR_DEMO_QUEUE" // only the usual consumer has this variable
 	usualBroker   = "WEIR_DEMO_BROKER"
 	usualCMS      = "WEIR_DEMO_CMS"
 	usualPrefetch = "WEIR_DEMO_PREFETCH"
 )
 
-// writesAtOnce is the number of writes to the CMS that the usual consumer makes at a time: as many as Weir has lanes.
+// writesAtOnce limits the usual consumer's concurrent writes to the CMS. Weir has the same limit: one write per lane.
 const writesAtOnce = lanes
 
-// startUsual starts a process that runs the usual consumer of c's queue.
+// startUsual starts the usual consumer of c's queue in another process.
 func (c *consumer) startUsual() (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -36,8 +37,8 @@ func (c *consumer) startUsual() (*exec.Cmd, error) {
 		usualCMS + "=" + c.cmsURL, usualPrefetch + "=" + strconv.Itoa(c.prefetch)})
 }
 
-// runAsConsumer runs the usual consumer if this process was started as one, and reports whether it was. Each delivery
-// waits in memory for its due time, is posted to the CMS, and then acknowledged.
+// runAsConsumer returns false if startUsual did not start this process. Otherwise it runs the usual consumer until the
+// channel is lost: each delivery waits in memory for its due time, is posted to the CMS, and is then acknowledged.
 func runAsConsumer(ctx context.Context) (bool, error) {
 	queue := os.Getenv(usualQueue)
 	if queue == "" {
@@ -71,14 +72,14 @@ func runAsConsumer(ctx context.Context) (bool, error) {
 			writes <- struct{}{}
 			defer func() { <-writes }()
 			if postDelivery(ctx, &delivery) == nil {
-				_ = delivery.Ack(false) // fails if the channel is lost; then the message is delivered again
+				_ = delivery.Ack(false) // if the channel is lost, the broker delivers the message again
 			}
 		})
 	}
 	return true, errors.New("the channel was lost")
 }
 
-// postDelivery posts a message to the CMS. It does not look at the status of the answer.
+// postDelivery posts a message to the CMS, and ignores the status of the answer.
 func postDelivery(ctx context.Context, d *amqp.Delivery) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv(usualCMS), bytes.NewReader(d.Body))
 	if err != nil {

@@ -1,7 +1,7 @@
 // Command demorabbitmq compares consumers of messages with due times, on a real RabbitMQ. The usual consumer keeps each
-// delivery in memory until it is due. The program "weir consume" files each delivery. All consumers run at the same
-// time, each with a queue and a CMS of its own, and each is killed twice. The table shows how late the messages come to
-// the CMS.
+// delivery in memory until it is due. The command "weir consume" instead appends each delivery to Weir's log at once.
+// All consumers run at the same time, each with its own queue and CMS, and each is killed twice. The table shows how
+// late the messages reach the CMS.
 package main
 
 import (
@@ -45,7 +45,7 @@ type demo struct {
 	broker     *realbroker.Broker
 }
 
-// consumer is a row of the table.
+// consumer is one of the compared consumers. It has one row in the table.
 type consumer struct {
 	name     string
 	isWeir   bool
@@ -77,7 +77,6 @@ func main() {
 	}
 }
 
-// compareConsumers starts the broker, measures all consumers, and prints the table.
 func (d *demo) compareConsumers(ctx context.Context) (err error) {
 	if d.messages < 1 || d.span <= 0 {
 		return errors.New("-messages and -span must be above 0")
@@ -119,7 +118,7 @@ func (d *demo) compareConsumers(ctx context.Context) (err error) {
 	return table.Flush()
 }
 
-// chooseDueTimes chooses the due times at random. They are the same for all consumers.
+// chooseDueTimes chooses a random due time for each message. All consumers get the same due times.
 func (d *demo) chooseDueTimes() {
 	d.firstDueAt, d.dueAt = time.Now().Add(d.lead), map[string]time.Time{}
 	for i := range d.messages {
@@ -127,9 +126,9 @@ func (d *demo) chooseDueTimes() {
 	}
 }
 
-// measureDeliveries publishes the messages, runs a consumer, and kills it twice. The first kill comes three seconds
-// after the start, while the consumer takes the first deliveries. The second comes in the middle of the due times. A
-// second after each kill it starts the consumer again, as a supervisor would. It returns the row of the table.
+// measureDeliveries publishes the messages, runs a consumer, and returns the consumer's row of the table. It kills the
+// consumer three seconds after the start, when the consumer takes its first deliveries, and again in the middle of the
+// due times. A second after each kill it restarts the consumer, as a supervisor would.
 func (c *consumer) measureDeliveries(ctx context.Context) (string, error) {
 	stopCMS, err := c.startCMS()
 	if err != nil {
@@ -153,7 +152,7 @@ func (c *consumer) measureDeliveries(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = killWorker(worker) }() // an error means that the consumer has ended
+	defer func() { _ = killWorker(worker) }() // an error means that the consumer has already ended
 	killAndStart := func(at time.Time) error {
 		if err := sleepUntil(ctx, at); err != nil {
 			return err
@@ -184,7 +183,7 @@ func (c *consumer) measureDeliveries(ctx context.Context) (string, error) {
 	return c.name + "\t" + c.awaitRequests(ctx), ctx.Err()
 }
 
-// startCMS starts a CMS that answers in a millisecond. The caller must call the function that it returns.
+// startCMS starts a CMS that answers in a millisecond. The caller must call stop.
 func (c *consumer) startCMS() (stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -192,14 +191,13 @@ func (c *consumer) startCMS() (stop func(), err error) {
 	}
 	c.cms, c.cmsURL = server.New(time.Millisecond, 0), "http://"+listener.Addr().String()+"/api/content"
 	site := &http.Server{Handler: c.cms, ReadHeaderTimeout: time.Minute}
-	go site.Serve(listener) // ends with Close
+	go site.Serve(listener) // returns after site.Close
 	return func() { site.Close() }, nil
 }
 
-// queueName returns the name of the consumer's queue.
 func (c *consumer) queueName() string { return "demo-" + c.name }
 
-// publishAll publishes the messages to a new queue, and returns the channel, which ends with ctx.
+// publishAll publishes the messages to a new queue. When ctx ends, the returned channel closes.
 func (c *consumer) publishAll(ctx context.Context) (*amqp.Channel, error) {
 	conn, err := amqp.Dial(c.demo.broker.URL())
 	if err != nil {
@@ -236,8 +234,8 @@ func (c *consumer) publishAll(ctx context.Context) (*amqp.Channel, error) {
 	return ch, nil
 }
 
-// warnOfUnfiled prints the number of messages that are still in the queue, if there are any. Those that are due soon
-// will be late.
+// warnOfUnfiled prints a warning if Weir has not yet taken all messages from the queue. Weir may then deliver the
+// remaining messages late.
 func (c *consumer) warnOfUnfiled(ch *amqp.Channel) error {
 	state, err := ch.QueueDeclarePassive(c.queueName(), true, false, false, false, nil)
 	if err == nil && state.Messages > 0 {
@@ -247,8 +245,8 @@ func (c *consumer) warnOfUnfiled(ch *amqp.Channel) error {
 	return err
 }
 
-// awaitRequests waits until the CMS has got each message, but no longer than five minutes after the last due time. It
-// returns the columns of the table.
+// awaitRequests waits until the CMS has received each message, but no longer than five minutes after the last due time.
+// It returns the consumer's figures as columns of the table.
 func (c *consumer) awaitRequests(ctx context.Context) string {
 	giveUpAt := c.demo.firstDueAt.Add(c.demo.span + 5*time.Minute)
 	lateBy := map[string]time.Duration{}
@@ -272,8 +270,8 @@ func (c *consumer) awaitRequests(ctx context.Context) string {
 	if len(late) == 0 {
 		return "0\t0\t\t\t\t\t\t"
 	}
-	// A 64-bit float of seconds is accurate to less than a microsecond. So a message that comes a millisecond early is
-	// really early.
+	// The header perform_job_at is a float64 of seconds, with a rounding error below a microsecond. So a message that
+	// arrives a millisecond early was sent early.
 	early, _ := slices.BinarySearch(late, -time.Millisecond)
 	onTime, _ := slices.BinarySearch(late, time.Second)
 	quantile := func(q float64) time.Duration {
@@ -283,7 +281,6 @@ func (c *consumer) awaitRequests(ctx context.Context) string {
 		quantile(0.5), quantile(0.99), quantile(1))
 }
 
-// mapValues returns the values of a map, in any order.
 func mapValues[V any](m map[string]V) []V {
 	values := make([]V, 0, len(m))
 	for _, v := range m {
@@ -292,7 +289,7 @@ func mapValues[V any](m map[string]V) []V {
 	return values
 }
 
-// sleepUntil waits for a time, or until ctx ends.
+// sleepUntil returns the error of ctx if ctx ends before the given time.
 func sleepUntil(ctx context.Context, at time.Time) error {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
@@ -304,7 +301,7 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 	}
 }
 
-// startProgram starts a program that dies with this process. Its output goes to the log.
+// startProgram starts a program that writes its output to d.log. The kernel kills the program if this process dies.
 func (d *demo) startProgram(path string, env []string, args ...string) (*exec.Cmd, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -313,12 +310,13 @@ func (d *demo) startProgram(path string, env []string, args ...string) (*exec.Cm
 	cmd := exec.Command(absolute, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = d.log, d.log
-	// In a process group of its own the child does not get Ctrl-C from the terminal. This process ends it in order.
+	// With its own process group the child does not get Ctrl-C from the terminal. So this process can stop the child
+	// gracefully.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd, cmd.Start()
 }
 
-// killWorker kills a process by SIGKILL, and waits for its end.
+// killWorker kills a process, and waits until the process has ended.
 func killWorker(cmd *exec.Cmd) error {
 	if cmd == nil || cmd.Process == nil {
 		return nil // it was not started
@@ -326,6 +324,6 @@ func killWorker(cmd *exec.Cmd) error {
 	if err := cmd.Process.Kill(); err != nil {
 		return err
 	}
-	_ = cmd.Wait() // Wait returns an error, because the process was killed
+	_ = cmd.Wait() // returns an error, because the process was killed
 	return nil
 }

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// lanes bounds the number of concurrent writes to the CMS.
+	// lanes is the number of Weir's lanes, and so the largest number of its concurrent writes to the CMS.
 	lanes        = 4
 	readyTimeout = 90 * time.Second
 	lookInterval = 100 * time.Millisecond
 )
 
-// weir is a host with one instance, which delivers the messages, and its storage in memory.
+// weir is a Functions host with one instance of the app, and storage in memory.
 type weir struct {
 	demo    *demo
 	storage *azurite.Process
@@ -31,7 +31,7 @@ type weir struct {
 	env     []string
 }
 
-// startWeir starts storage and the host, with settings for the consumer's queue.
+// startWeir starts Weir with settings for the consumer's queue, and waits until Weir is healthy.
 func (c *consumer) startWeir(ctx context.Context) (*weir, error) {
 	d := c.demo
 	settings := filepath.Join(d.dir, "weir.yaml")
@@ -63,21 +63,19 @@ func (c *consumer) startWeir(ctx context.Context) (*weir, error) {
 	return w, nil
 }
 
-// startConsumer starts the command "weir consume".
 func (w *weir) startConsumer() (*exec.Cmd, error) {
 	return w.demo.startProgram(filepath.Join("build", "app", "handler"), w.env, "consume")
 }
 
-// stop ends the host in order, and then storage.
+// stop stops the host gracefully, and then stops storage.
 func (w *weir) stop() {
 	_ = w.host.Process.Signal(syscall.SIGTERM)
 	timer := time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(-w.host.Process.Pid, syscall.SIGKILL) })
 	defer timer.Stop()
-	_ = w.host.Wait() // the host has got SIGTERM
+	_ = w.host.Wait() // returns an error if a signal has ended the host
 	_ = w.storage.Stop()
 }
 
-// awaitHealth waits until an address answers 200.
 func awaitHealth(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

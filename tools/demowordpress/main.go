@@ -1,6 +1,7 @@
 // Command demowordpress shows the effect of Weir on a real WordPress. Many clients write versions of the same posts at
-// once. In the first run each client looks a post up and creates or updates it itself. In the second run the same
-// clients post to Weir. The command prints both results side by side, and leaves WordPress running until Ctrl-C.
+// the same time. In the first run each client looks up a post in WordPress, and then creates or updates the post. In
+// the second run the clients post to Weir instead. The command prints both results side by side, and leaves WordPress
+// running until Ctrl-C.
 package main
 
 import (
@@ -47,13 +48,13 @@ type demo struct {
 	wp                       *realcms.WordPress
 }
 
-// outcome is the result of a run, and a column of the table.
+// outcome is the result of a run. It fills one column of the table.
 type outcome struct {
 	tally    realcms.Tally
 	failures int
 	requests int           // number of requests to WordPress
-	answered time.Duration // average time until a client had its answer
-	took     time.Duration // time until WordPress had all writes
+	answered time.Duration // average time until a client got its answer
+	took     time.Duration // time until WordPress had received all writes
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
@@ -91,15 +92,16 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// newRace returns the messages of a run, whose slugs begin with the prefix.
+// newRace returns all versions that the clients write in one run. All slugs begin with prefix.
 func (d *demo) newRace(prefix string) realcms.Race {
 	return realcms.Race{Prefix: prefix, Slugs: d.slugs, Versions: d.versions, Clients: d.clients}
 }
 
-// sender writes one version.
+// sender writes one version of a post.
 type sender func(ctx context.Context, slug string, version int) error
 
-// measureRace runs a race, calls "wait", and then tallies the posts of WordPress.
+// measureRace lets the clients write all versions, calls wait, and then counts the duplicates and old versions in
+// WordPress.
 func (d *demo) measureRace(ctx context.Context, race realcms.Race, proxy *realcms.Proxy, send sender,
 	wait func(context.Context) error) (outcome, error) {
 	var answered atomic.Int64

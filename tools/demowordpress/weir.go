@@ -24,12 +24,12 @@ import (
 const (
 	readyTimeout = 90 * time.Second
 	stopTimeout  = 20 * time.Second
-	// finalTimeout is how long Weir may take until all accepted messages are final.
+	// finalTimeout is the time within which all accepted messages must be final.
 	finalTimeout = 5 * time.Minute
 	lookInterval = 100 * time.Millisecond
 )
 
-// weir is a host with two instances, and its storage.
+// weir is a Functions host with two instances of the app, and storage in memory.
 type weir struct {
 	url     string
 	storage *azurite.Process
@@ -40,8 +40,8 @@ type weir struct {
 	ids []string // ids of accepted messages
 }
 
-// startWeir starts storage in memory and the staged app with the recipe for WordPress, and waits until it is ready. The
-// variables in "env" are added to the environment of the app.
+// startWeir starts storage and the app with recipes/wordpress/weir.yaml, and waits until the app is ready. The app's
+// environment has the variables in env, too.
 func startWeir(ctx context.Context, log io.Writer, env []string) (*weir, error) {
 	settings, err := filepath.Abs(filepath.Join("recipes", "wordpress", "weir.yaml"))
 	if err != nil {
@@ -60,7 +60,8 @@ func startWeir(ctx context.Context, log io.Writer, env []string) (*weir, error) 
 	w.host.Env = append(os.Environ(), append(env, "AzureWebJobsStorage="+w.storage.ConnectionString(),
 		"FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_PREFIX=weir", "WEIR_CONFIG="+settings)...)
 	w.host.Stdout, w.host.Stderr = log, log
-	// In a process group of its own the host does not get Ctrl-C from the terminal. This process stops it in order.
+	// With its own process group the host does not get Ctrl-C from the terminal. So this process can stop the host
+	// gracefully.
 	w.host.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := w.host.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the host: %w", err), w.storage.Stop())
@@ -94,7 +95,7 @@ func (w *weir) awaitReady(ctx context.Context) error {
 	}
 }
 
-// stop ends the host in order, and then storage.
+// stop stops the host gracefully, and then stops storage.
 func (w *weir) stop() {
 	_ = w.host.Process.Signal(syscall.SIGTERM)
 	select {
@@ -134,7 +135,8 @@ func (w *weir) postVersion(ctx context.Context, slug string, version int) error 
 	return nil
 }
 
-// awaitFinal waits until each accepted message is delivered or superseded. It returns an error if one is dead.
+// awaitFinal waits until each accepted message is delivered or superseded. If a message is dead, awaitFinal returns an
+// error.
 func (w *weir) awaitFinal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, finalTimeout)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// openLocked opens a file and locks it until the file is closed or this process ends, however it ends. Children do not
-// inherit the lock. The error is errLocked if another process has the lock.
+// openLocked opens and locks a file. The lock ends when the file is closed or this process ends. Children do not
+// inherit the lock. If another process has the lock, the error is errLocked.
 func openLocked(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

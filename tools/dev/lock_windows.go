@@ -10,8 +10,8 @@ import (
 // errorSharingViolation is ERROR_SHARING_VIOLATION of winerror.h.
 const errorSharingViolation = syscall.Errno(32)
 
-// openLocked opens a file that no other process can open until it is closed or this process ends. The error is
-// errLocked if another process has it open.
+// openLocked opens a file for this process alone. Other processes cannot open the file until it is closed or this
+// process ends. If another process has the file open, the error is errLocked.
 func openLocked(path string) (io.Closer, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {

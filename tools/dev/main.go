@@ -1,6 +1,6 @@
 // Command dev starts the whole system on this machine: Azurite, the demo CMS, and the Functions host with the handler.
-// It prints a line for each message as its stage changes; the programs' own logs go to build/run.log. Ctrl-C ends
-// all of it.
+// It prints a line when the stage of a message changes. The logs of the started programs go to build/run.log. Ctrl-C
+// stops the system.
 package main
 
 import (
@@ -27,7 +27,6 @@ import (
 	"weir/internal/testkit/azurite"
 )
 
-// devOptions are the flags.
 type devOptions struct {
 	port, cmsPort, storagePort int
 	cms                        string
@@ -40,7 +39,6 @@ const (
 	readyTimeout   = 60 * time.Second
 )
 
-// errLocked means that another process has the lock.
 var errLocked = errors.New("another process has the lock")
 
 func main() {
@@ -89,7 +87,8 @@ func parseFlags(args []string) (devOptions, error) {
 	return o, nil
 }
 
-// runSystem starts all parts. It ends them when ctx ends, or when a part ends by itself, which is an error.
+// runSystem starts all programs, and stops them when ctx ends. If storage, the CMS or the host ends by itself,
+// runSystem stops the other programs and returns an error.
 func runSystem(ctx context.Context, o devOptions) (err error) {
 	lock, err := lockFolder()
 	if err != nil {
@@ -147,8 +146,8 @@ func runSystem(ctx context.Context, o devOptions) (err error) {
 	}
 }
 
-// lockFolder makes sure that only one system at a time uses this folder's build/azurite and build/run.log: two
-// emulators would overwrite each other's data.
+// lockFolder prevents a second system in this folder. Two storage emulators would overwrite each other's data in
+// build/azurite.
 func lockFolder() (io.Closer, error) {
 	lock, err := openLocked(filepath.Join("build", "run.lock"))
 	if errors.Is(err, errLocked) {
@@ -158,7 +157,7 @@ func lockFolder() (io.Closer, error) {
 	return lock, err
 }
 
-// ignoreCancel returns nil if ctx has ended, because the error then comes from Ctrl-C or SIGTERM.
+// ignoreCancel returns nil if ctx has ended, because Ctrl-C or SIGTERM has then caused err.
 func ignoreCancel(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -188,11 +187,11 @@ func (o devOptions) checkPortsFree() error {
 	return nil
 }
 
-// lineLog is build/run.log. It is safe for concurrent use.
+// lineLog writes build/run.log. Safe for concurrent use.
 type lineLog struct {
 	mu   sync.Mutex
 	file *os.File
-	copy io.Writer // also gets each line; nil = none
+	copy io.Writer // gets a copy of each line; nil = no copy
 }
 
 func openLog(verbose bool) (*lineLog, error) {
@@ -207,7 +206,6 @@ func openLog(verbose bool) (*lineLog, error) {
 	return l, nil
 }
 
-// printLine writes a line of a program behind the program's name.
 func (l *lineLog) printLine(name, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,28 +218,28 @@ func (l *lineLog) printLine(name, line string) {
 // Close closes the file.
 func (l *lineLog) Close() { l.file.Close() }
 
-// childProcess is a program that runs beside this one.
+// childProcess is a program that this program has started.
 type childProcess struct {
 	cmd      *exec.Cmd
 	done     chan struct{}
-	lastLine string // the last line of its output that is not empty; read it after done
+	lastLine string // last line of output that is not empty; valid after done is closed
 }
 
-// startTail starts "weir tail", which prints a line for each message whose stage changes.
+// startTail starts "weir tail", which prints a line when the stage of a message changes.
 func startTail(o devOptions, log *lineLog) (*childProcess, error) {
 	cmd := exec.Command("build/app/handler", "tail", "--url", o.weir(), "--lines", "0", "--interval", "1s")
 	cmd.Stdout = os.Stdout
 	return startCommand("tail", log, cmd, &cmd.Stderr)
 }
 
-// startChild runs a program whose output goes to the log.
+// startChild starts a program whose whole output goes to the log.
 func startChild(name string, log *lineLog, env []string, path string, args ...string) (*childProcess, error) {
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), env...)
 	return startCommand(name, log, cmd, &cmd.Stdout, &cmd.Stderr)
 }
 
-// startCommand runs a command; the given outputs go to the log.
+// startCommand starts a command. The given outputs, which are fields of cmd, go to the log.
 func startCommand(name string, log *lineLog, cmd *exec.Cmd, outputs ...*io.Writer) (*childProcess, error) {
 	cmd.SysProcAttr = childAttributes()
 	out, in := io.Pipe()
@@ -271,10 +269,11 @@ func startCommand(name string, log *lineLog, cmd *exec.Cmd, outputs ...*io.Write
 	return c, nil
 }
 
-// stopLimit is how long a child may take to stop. The host needs 10 s if it waits for invocations.
+// stopLimit is the time after which stopChild kills a child. The host needs up to 10 s to stop,
+// because it waits for queue and timer invocations that are under way.
 const stopLimit = 15 * time.Second
 
-// stopChild ends a child by SIGTERM, and by SIGKILL if it has not ended after stopLimit.
+// stopChild sends SIGTERM to a child, and waits for its end. After stopLimit it kills the child.
 func (c *childProcess) stopChild() {
 	if c.cmd.Process.Signal(syscall.SIGTERM) != nil && runtime.GOOS == "windows" {
 		killGroup(c.cmd.Process) // Windows has no SIGTERM
@@ -287,7 +286,6 @@ func (c *childProcess) stopChild() {
 	}
 }
 
-// awaitReady waits until the address answers 200.
 func awaitReady(ctx context.Context, host *childProcess, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -328,8 +326,8 @@ A line follows for each message whose stage changes; the programs' logs are in b
 `, o.weir(), o.describeDemo())
 }
 
-// describeDemo returns a sentence that names the command of the demo for these ports. Without the demo CMS it returns
-// "", because the demo counts what that CMS has received.
+// describeDemo returns a sentence with the command "make demo" for the ports in o. If this program does not start the
+// demo CMS, describeDemo returns "", because "make demo" reads the statistics of the demo CMS.
 func (o devOptions) describeDemo() string {
 	if o.cmsPort == 0 {
 		return ""

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// A second system in one folder would start an emulator on the data of the first system, and truncate the first
-// system's log.
+// A second system in one folder would damage the first system's data and truncate the first system's log.
 func TestRunSystem_RefusesASecondInOneFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("build", 0o755); err != nil {

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// signedIn has a function key, and the headers that App Service Authentication adds to the requests of a person.
+// signedIn has two headers: one that App Service Authentication adds for a signed-in person, and a function key.
 var signedIn = []string{"X-MS-CLIENT-PRINCIPAL-NAME", "ada@example.org", "x-functions-key", "the-key"}
 
-// If the platform checks sign-ins, the person's name is in the pauses, on the page of a message and in the handler's
-// log. The audit log has the id of the function key, too.
+// If the platform checks sign-ins, Weir shows the person as the author of each change, also in the handler's log.
 func TestAudit_NamesThePersonWhoSignedIn(t *testing.T) {
 	s := newSystemIn(t, []string{"WEBSITE_AUTH_ENABLED=True"}, 1)
 	s.checkAuthor("ada@example.org")
@@ -19,8 +18,8 @@ func TestAudit_NamesThePersonWhoSignedIn(t *testing.T) {
 		func() bool { return strings.Contains(s.output.String(), `"principal":"ada@example.org"`) })
 }
 
-// Without sign-in each client can send the header with a person's name. So the author is the function key, not that
-// person.
+// Without sign-ins on the platform, any client can send the header with a person's name. So Weir ignores the header,
+// and names the function key as the author.
 func TestAudit_IgnoresAPersonThatTheClientNames(t *testing.T) {
 	s := newSystem(t, 1)
 	s.checkAuthor("key ad44dc8e")
@@ -29,8 +28,8 @@ func TestAudit_IgnoresAPersonThatTheClientNames(t *testing.T) {
 	}
 }
 
-// checkAuthor pauses an ordering key and cancels a message of it. It checks that the list of pauses, the message's page
-// and the output of weir pauses have the author, and that the audit log has the action and the id of the function key.
+// checkAuthor pauses an ordering key and cancels a message. It checks that Weir shows the wanted author for both
+// actions, and that the audit log has the id of the function key.
 func (s *system) checkAuthor(want string) {
 	s.t.Helper()
 	s.requestStatus(200, "POST", "/api/pause", `{"key":"/news/1","reason":"legal"}`, signedIn...)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// runByAPI runs the handler as a command that knows only the address of Weir.
+// runByAPI runs a command of the handler with Weir's address as the only setting.
 func (s *system) runByAPI(args ...string) commandResult {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 3*time.Minute)
@@ -25,7 +25,8 @@ func (s *system) runByAPI(args ...string) commandResult {
 	return commandResult{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// newAPICommand returns a command that knows only the address of Weir, and the buffers of its output.
+// newAPICommand returns a command that is not yet started, and the buffers for its output. Its environment has only
+// Weir's address.
 func (s *system) newAPICommand(ctx context.Context, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd = exec.CommandContext(ctx, filepath.Join(built, "handler"), args...)
@@ -34,7 +35,7 @@ func (s *system) newAPICommand(ctx context.Context, args ...string) (cmd *exec.C
 	return cmd, stdout, stderr
 }
 
-// writeArticles writes n files, and returns their folder. Each file has one message, with a path of its own.
+// writeArticles writes n files with one message each, and returns their folder. Each message has its own path.
 func writeArticles(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,9 +46,9 @@ func writeArticles(t *testing.T, n int) string {
 	return dir
 }
 
-// The test interrupts weir send, kills the handler, and sends the same files again. The CMS gets each message; only
-// the next holder of the lane may repeat writes. There are so many files that the first command does not end before
-// the interrupt.
+// The test interrupts weir send, kills the handler, and sends the same files again. The CMS gets each message. After
+// the kill, the next holder of the lane is allowed to repeat writes. There are so many files that weir send does not
+// finish before the interrupt.
 func TestSend_InterruptedAndResumed(t *testing.T) {
 	s := newSystem(t, 1, "lease: 30s", "lease: 15s", "level: info", "level: debug")
 	files := filepath.Join(writeArticles(t, 200), "*.xml")
@@ -76,7 +77,7 @@ func TestSend_InterruptedAndResumed(t *testing.T) {
 	s.runByAPI("send", files).checkOutput(t, 0, `^200 files: 0 accepted, 200 sent before\n$`, "")
 }
 
-// An operator who has only Weir's address finds a dead message and the reason, and replays the message.
+// An operator with only Weir's address finds a dead message and its reason, and replays the message.
 func TestOperator_ByCommands(t *testing.T) { inEachMode(t, testOperatorByCommands) }
 
 func testOperatorByCommands(t *testing.T) {
@@ -123,7 +124,7 @@ func testOperatorByCommands(t *testing.T) {
 			` 0 waiting`, "")
 }
 
-// weir tail shows accepted messages and their final stages, and exits with 0 after an interrupt.
+// weir tail shows each accepted message and its final stage. After an interrupt it exits with 0.
 func TestTail(t *testing.T) {
 	s := newSystem(t, 1)
 	out := &processLogs{}

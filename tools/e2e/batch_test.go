@@ -12,7 +12,7 @@ import (
 	"weir/internal/testkit/ziptest"
 )
 
-// postedBatch has the fields of a batch's state that tests read.
+// postedBatch has the fields of a batch's state that the tests read.
 type postedBatch struct {
 	ID, State, Reason     string
 	Parts, Invalid, Filed int
@@ -21,8 +21,8 @@ type postedBatch struct {
 	Problems              []struct{ Part, Line int }
 }
 
-// writeFeed returns a document. It has version 1 of an article for each path, then version 2 of each article, and so
-// on up to version n.
+// writeFeed returns a document with n versions of one article for each path. Version 1 of all articles comes first,
+// then version 2 of all articles, and so on.
 func writeFeed(paths, n int) string {
 	var b strings.Builder
 	b.WriteString("<feed>\n")
@@ -35,8 +35,8 @@ func writeFeed(paths, n int) string {
 	return b.String()
 }
 
-// postBatch posts a batch until Weir accepts it, and returns its address. The Idempotency-Key depends only on the
-// query.
+// postBatch repeats a post until Weir accepts the batch, and returns the batch's address. Posts with the same query
+// have the same Idempotency-Key.
 func (s *system) postBatch(query, contentType, document string) string {
 	s.t.Helper()
 	address := ""
@@ -59,8 +59,8 @@ func (s *system) postBatch(query, contentType, document string) string {
 	return address
 }
 
-// awaitBatch waits until a batch satisfies the condition. It ignores failed requests, because the test may kill
-// handlers.
+// awaitBatch reads a batch's state until holds(state) is true, and returns that state. It ignores failed requests,
+// because some tests kill handlers.
 func (s *system) awaitBatch(address, condition string, limit time.Duration,
 	holds func(postedBatch) bool) (b postedBatch) {
 	s.t.Helper()
@@ -76,8 +76,8 @@ func (s *system) awaitBatch(address, condition string, limit time.Duration,
 	return b
 }
 
-// The test kills handlers while they file the 10,000 parts of a batch. Weir still delivers each part, in order per
-// key. Only the next holder of a lane may repeat a write.
+// The test kills handlers while Weir appends the 10,000 parts of a batch to the lanes. Weir still delivers each part,
+// in order per key. After a kill, the next holder of a lane is allowed to repeat a write.
 func TestBatch_HandlersKilled(t *testing.T) {
 	s := newSystem(t, 2, "lanes: 1 ", "lanes: 4 ", "lease: 30s", "lease: 15s", "    root: article\n",
 		"    root: article\n    split: /feed/article\n")
@@ -110,8 +110,8 @@ func TestBatch_HandlersKilled(t *testing.T) {
 	}
 }
 
-// In the mode "all", Weir files no part of a batch if one part is invalid. In the mode "valid", it files and delivers
-// the valid parts.
+// In the mode "all", Weir accepts no part of a batch if one part is invalid. In the mode "valid", Weir accepts and
+// delivers the valid parts.
 func TestBatch_AllOrNothing(t *testing.T) {
 	s := newSystem(t, 1)
 	document := strings.Replace(writeFeed(3, 20), "<title>Version 7</title>", "<title/>", 1)
@@ -133,7 +133,8 @@ func TestBatch_AllOrNothing(t *testing.T) {
 	}
 }
 
-// Weir delivers the parts of the files of a zip, and the files of a multipart, in order per key.
+// Weir splits the files of a zip into parts, and delivers these parts in order per key. Each file of a multipart body
+// is one part. Weir delivers each valid part.
 func TestBatch_ZipAndMultipart(t *testing.T) {
 	s := newSystem(t, 1)
 	zipped := s.postBatch("?split=/feed/article", "application/zip",
@@ -160,8 +161,8 @@ func TestBatch_ZipAndMultipart(t *testing.T) {
 	}
 }
 
-// The test stops storage while Weir files parts. After storage is back, Weir delivers each part, in order per key. If
-// storage did not take the commit of a write, Weir may repeat that write.
+// The test stops storage while Weir appends parts to the lane. After storage is back, Weir delivers each part, in order
+// per key. Weir is allowed to repeat a write whose commit failed.
 func TestBatch_StorageAway(t *testing.T) {
 	s := newSystem(t, 1)
 	ports := s.storage.Ports()
@@ -188,7 +189,8 @@ func TestBatch_StorageAway(t *testing.T) {
 	}
 }
 
-// The test cancels a batch while Weir files its parts. Weir delivers the parts that it has filed, and no others.
+// The test cancels a batch while Weir appends the parts to the lane. After that, Weir delivers exactly the appended
+// parts.
 func TestBatch_Cancelled(t *testing.T) {
 	s := newSystem(t, 1)
 	const all = 10_000

@@ -14,8 +14,7 @@ import (
 	"weir/tools/realbroker"
 )
 
-// sharedBroker is the broker of all tests except those that start a broker of their own. Each test has queues of its
-// own.
+// sharedBroker serves all tests that do not start a broker themselves. Each test declares its own queues.
 var sharedBroker struct {
 	sync.Mutex
 	broker *realbroker.Broker
@@ -23,7 +22,7 @@ var sharedBroker struct {
 	log    processLogs
 }
 
-// useSharedBroker returns the shared broker. The first call starts it.
+// useSharedBroker returns the shared broker, and starts it in the first call.
 func useSharedBroker(t *testing.T) *realbroker.Broker {
 	t.Helper()
 	sharedBroker.Lock()
@@ -42,7 +41,6 @@ func useSharedBroker(t *testing.T) *realbroker.Broker {
 	return sharedBroker.broker
 }
 
-// stopSharedBroker ends the shared broker, if a test has started it.
 func stopSharedBroker() error {
 	sharedBroker.Lock()
 	defer sharedBroker.Unlock()
@@ -52,16 +50,16 @@ func stopSharedBroker() error {
 	return errors.Join(sharedBroker.broker.Stop(), os.RemoveAll(sharedBroker.dir))
 }
 
-// brokerQueue is a durable queue, and a channel to publish to it with confirms.
+// brokerQueue is a durable queue, and a channel for publishing to the queue with confirms.
 type brokerQueue struct {
 	t        *testing.T
 	name     string
 	consumer string // the setting "consumer" of the queue
-	upstream string // the setting "upstream" of the queue; "" = none
+	upstream string // the setting "upstream" of the queue; "" = not set
 	ch       *amqp.Channel
 }
 
-// declareQueue makes a classic queue with the name of the test and a suffix.
+// declareQueue declares a classic queue that has the test's name and a suffix.
 func declareQueue(t *testing.T, b *realbroker.Broker, suffix string) *brokerQueue {
 	t.Helper()
 	return declareQueueWith(t, b, suffix, nil)
@@ -81,7 +79,7 @@ func declareQueueWith(t *testing.T, b *realbroker.Broker, suffix string, argumen
 	return q
 }
 
-// reconnect makes a connection with a channel. It is called at first, and after each stop of the broker.
+// reconnect replaces q.ch by a channel of a new connection.
 func (q *brokerQueue) reconnect(b *realbroker.Broker) {
 	q.t.Helper()
 	conn, err := amqp.Dial(b.URL())
@@ -119,13 +117,13 @@ func (q *brokerQueue) publish(messages ...amqp.Publishing) {
 	}
 }
 
-// waitConfirmed waits for the broker's answer, and reports whether it is a confirmation.
+// waitConfirmed waits for the broker's answer, and reports whether the broker has confirmed the message.
 func waitConfirmed(ctx context.Context, c *amqp.DeferredConfirmation) bool {
 	isAcked, err := c.WaitContext(ctx)
 	return isAcked && err == nil
 }
 
-// countReady returns the number of messages in the queue, without those that a consumer has in hand.
+// countReady returns the number of messages in the queue without the unacknowledged ones.
 func (q *brokerQueue) countReady() int {
 	q.t.Helper()
 	state, err := q.ch.QueueDeclarePassive(q.name, true, false, false, false, nil)
@@ -135,7 +133,7 @@ func (q *brokerQueue) countReady() int {
 	return state.Messages
 }
 
-// get waits up to a minute for a message in the queue, and takes it.
+// get takes one message from the queue. It waits for up to a minute.
 func (q *brokerQueue) get(s *system) amqp.Delivery {
 	q.t.Helper()
 	var d amqp.Delivery
@@ -150,14 +148,14 @@ func (q *brokerQueue) get(s *system) amqp.Delivery {
 	return d
 }
 
-// newArticle returns a version of an article as a message for the broker. keyOf returns its message_id.
+// newArticle returns a version of an article as a message for the broker. Its MessageId is keyOf(path, version).
 func newArticle(path string, version int) amqp.Publishing {
 	return amqp.Publishing{ContentType: "application/xml", MessageId: keyOf(path, version),
 		Body: []byte(versionedArticle(path, version))}
 }
 
-// newArticles returns versions of the articles of all paths. It begins with the version "first" of each path, goes on
-// with the next version of each path, and ends with the version "last" of each path.
+// newArticles returns the versions first to last of the articles at all paths. The first version of all articles comes
+// first, then the next version of all articles, and so on.
 func newArticles(paths []string, first, last int) []amqp.Publishing {
 	var all []amqp.Publishing
 	for v := first; v <= last; v++ {
@@ -168,8 +166,8 @@ func newArticles(paths []string, first, last int) []amqp.Publishing {
 	return all
 }
 
-// declareDeadQueue makes an exchange that has the test's name, and a queue that gets the dead letters of the
-// exchange.
+// declareDeadQueue declares an exchange for dead letters with the test's name, and a queue that gets all messages of
+// the exchange.
 func declareDeadQueue(t *testing.T, b *realbroker.Broker) (exchange string, dead *brokerQueue) {
 	t.Helper()
 	exchange, dead = t.Name(), declareQueue(t, b, "-dead")
@@ -182,14 +180,13 @@ func declareDeadQueue(t *testing.T, b *realbroker.Broker) (exchange string, dead
 	return exchange, dead
 }
 
-// relay passes connections on to an address. After a test has closed the channel "frozen", all connections stay open,
-// and the relay passes no byte on.
+// relay forwards TCP connections to an address. If a test closes frozen, all connections stay open, but the relay
+// forwards no more bytes.
 type relay struct {
 	listener net.Listener
 	frozen   chan struct{}
 }
 
-// startRelay starts a relay, and returns it with its address.
 func startRelay(t *testing.T, to string) (*relay, string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -228,7 +225,7 @@ func (r *relay) copyBytes(to, from net.Conn) {
 		default:
 		}
 		if n > 0 {
-			_, _ = to.Write(buffer[:n]) // after an error, the read of the other direction fails, too
+			_, _ = to.Write(buffer[:n]) // if it fails, the goroutine of the other direction closes "from"
 		}
 		if err != nil {
 			to.Close()

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// replayJob has the fields of a bulk replay's state that tests read.
+// replayJob has the fields of a bulk replay's state that the tests read.
 type replayJob struct {
 	ID, State, StopReason                    string
 	Matched, Replayed, Refused, Skipped      int
 	Delivered, DeadAgain, Otherwise, Waiting int
 }
 
-// The CMS rejects all messages. After it accepts messages again, a bulk replay delivers each of them, in order,
-// although the test kills every handler meanwhile. Only the next holder of a lane may repeat a write.
+// The CMS rejects all messages, and later accepts messages again. A bulk replay then delivers each message in order per
+// key, although the test kills both handlers. After a kill, the next holder of a lane is allowed to repeat a write.
 func TestBulkReplay_HandlersKilled(t *testing.T) {
 	s := newSystem(t, 2, "lanes: 1 ", "lanes: 2 ", "lease: 30s", "lease: 15s")
 	s.setFaults(`{"rejectText":"Version"}`)
@@ -80,7 +80,8 @@ func TestBulkReplay_HandlersKilled(t *testing.T) {
 	}
 }
 
-// A bulk replay stops by itself if the CMS still rejects the messages. The test cancels another bulk replay.
+// The first bulk replay stops by itself, because the CMS still rejects the messages. The test cancels the second bulk
+// replay.
 func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 	s := newSystem(t, 1)
 	s.setFaults(`{"rejectText":"Version"}`)
@@ -112,8 +113,8 @@ func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 	asked := int(said["replayed"].(float64))
 	s.awaitCondition("the replayed messages are delivered", time.Minute,
 		func() bool { return s.readStats().Writes >= asked })
-	// Another replay delivers the messages of one key. If the cancelled replay went on, the CMS would get messages of
-	// other keys meanwhile.
+	// A third replay delivers the messages of one key. If the cancelled replay still ran, the CMS would also get
+	// messages of other keys.
 	key := ""
 	for _, m := range dead {
 		if now := getJSON[struct{ Stage, Key string }](s, s.weir+"/api/messages/"+m.ID); now.Stage == "dead" {
@@ -126,7 +127,7 @@ func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 	if j.State != "done" || j.Replayed == 0 || j.Delivered != j.Replayed {
 		t.Errorf("got %+v, want done, and all that was replayed delivered", j)
 	}
-	// One more message may have been replayed while the cancellation was under way.
+	// The cancelled replay can have replayed one more message before the cancellation took effect.
 	if st := s.checkRecord(); st.Writes-asked-j.Replayed > 1 || st.Writes < asked+j.Replayed || st.Writes >= len(dead) {
 		t.Errorf("%d and %d were asked for, want as many writes: %+v", asked, j.Replayed, st)
 	}

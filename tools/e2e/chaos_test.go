@@ -24,27 +24,26 @@ import (
 const (
 	chaosLanes    = 8
 	chaosIdleKill = 5 * time.Second
-	// uncommittedFor is the longest time from the start of a write to its commit. The commit starts at most 100 ms
-	// after the write, but a busy machine delays it. If the process is killed before the commit, the next holder may
-	// repeat the write.
+	// uncommittedFor is the longest time that the test allows from the start of a write to its commit. The holder
+	// commits at most 100 ms after the CMS's answer, but a busy machine needs longer. If the holder is killed before
+	// the commit, the next holder is allowed to repeat the write.
 	uncommittedFor = 5 * time.Second
 )
 
-// TestChaos ends and restarts processes in all the ways in which a platform does. It does so in random order, while
-// clients post to two hosts with eight lanes. The CMS gets each acknowledged message. It gets the messages of a key
-// in order, and never two messages of a lane at a time. It gets a message twice only if SIGKILL ended a handler
-// between the two writes, less than uncommittedFor after the first write began.
+// TestChaos stops, kills and restarts processes in all the ways that a platform uses, in random order. Meanwhile
+// clients post to two hosts with eight lanes. The CMS gets each acknowledged message. Messages of a key reach the CMS
+// in order, and messages of a lane one at a time. The CMS gets a message twice only if a handler was killed between the
+// two writes, within uncommittedFor after the first write began.
 func TestChaos(t *testing.T) { newChaos(t, "", "").runChaos() }
 
-// TestChaos_OnFlex does the same with hosts that each run one group of functions. A host of the group "http" gets the
-// posts, and two hosts of the group "process" get the tickets.
+// TestChaos_OnFlex runs the same test, but each host runs only one group of functions. One host of the group "http"
+// gets the posts, and two hosts of the group "process" get the tickets.
 func TestChaos_OnFlex(t *testing.T) {
 	c := newChaos(t, "http", "process", "process")
-	c.startHost("sweep") // the test does not end this host: it has no handler between two sweeps
+	c.startHost("sweep") // no act ends this host, because its handler runs only during sweeps
 	c.runChaos()
 }
 
-// runChaos runs the planned acts while clients post, and checks the CMS's record.
 func (c *chaosRun) runChaos() {
 	t := c.t
 	t.Helper()
@@ -66,21 +65,21 @@ func (c *chaosRun) runChaos() {
 	c.checkHistory(accepted)
 }
 
-// chaosRun is a system on several hosts, each in a process of its own.
+// chaosRun is a system with several hosts. Each host is a process.
 type chaosRun struct {
 	*system
 	fleet   *fleet.Fleet
 	random  *rand.Rand
 	hosts   []*fleet.Host          // hosts that have not ended
-	groups  map[*fleet.Host]string // the group of each host in hosts; "" = all functions
+	groups  map[*fleet.Host]string // the group of each host; "" = all functions
 	begunAt time.Time
 	killed  []time.Time // moments at which SIGKILL ended a handler
 
 	mu     sync.Mutex
-	halted chan struct{} // if not nil, the clients wait until it is closed
+	halted chan struct{} // if not nil, the clients wait until this channel is closed
 }
 
-// newChaos starts a host for each group; "" = a host of all functions.
+// newChaos starts a host for each group. The group "" has all functions.
 func newChaos(t *testing.T, groups ...string) *chaosRun {
 	t.Helper()
 	c := &chaosRun{system: newBareSystemAt(t, 100*time.Millisecond), random: rand.New(rand.NewPCG(12, 4)),
@@ -92,8 +91,8 @@ func newChaos(t *testing.T, groups ...string) *chaosRun {
 		Args: []string{"--script-root", c.app, "--state-dir", t.TempDir(), "--give-up-after", "-1",
 			"--http", string(c.mode), "--idle-kill", chaosIdleKill.String(),
 			"--stop-takes", "300ms"},
-		// A holder that a request has woken gets an invocation at the next poll of the host. So the host must poll
-		// often.
+		// If a request woke a holder, the holder gets an invocation only when the host polls the queue. So the host
+		// must poll often.
 		Env: append(c.handlerEnv(), "FUNCTIONS_WORKER_RUNTIME=custom",
 			"AzureFunctionsJobHost__extensions__queues__maxPollingInterval=00:00:02"),
 		Out: c.output,
@@ -109,7 +108,7 @@ func newChaos(t *testing.T, groups ...string) *chaosRun {
 	return c
 }
 
-// addHost starts a host of a group, and waits until it serves.
+// addHost starts a host of a group, and waits until the handler answers. Acts end only hosts that addHost has started.
 func (c *chaosRun) addHost(group string) {
 	c.t.Helper()
 	h := c.startHost(group)
@@ -118,7 +117,7 @@ func (c *chaosRun) addHost(group string) {
 	c.awaitServing(h)
 }
 
-// startHost starts a host of a group. An act ends only a host that addHost has started.
+// startHost starts a host of a group.
 func (c *chaosRun) startHost(group string) *fleet.Host {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
@@ -134,8 +133,7 @@ func (c *chaosRun) startHost(group string) *fleet.Host {
 	return h
 }
 
-// awaitServing waits until a host's handler answers a request. A host of the group "process" has no address for
-// health.
+// awaitServing waits until a host's handler answers a request. A host of the group "process" has no health endpoint.
 func (c *chaosRun) awaitServing(h *fleet.Host) {
 	c.t.Helper()
 	c.awaitCondition("the host serves", startLimit, func() bool {
@@ -147,7 +145,7 @@ func (c *chaosRun) awaitServing(h *fleet.Host) {
 	})
 }
 
-// askHost sends a request to one host, and returns the status of the answer; 0 = no answer.
+// askHost sends a request to one host. It returns the status of the answer, or 0 if there is no answer.
 func (c *chaosRun) askHost(h *fleet.Host, method, path string) int {
 	req, err := http.NewRequestWithContext(c.t.Context(), method, h.URL()+path, nil)
 	if err != nil {
@@ -161,8 +159,8 @@ func (c *chaosRun) askHost(h *fleet.Host, method, path string) int {
 	return resp.StatusCode
 }
 
-// startClients starts clients that post to two keys of each lane until ctx ends. Then the channel gets the
-// acknowledged messages.
+// startClients starts clients that post to two keys of each lane until ctx ends. After the last post, the returned
+// channel gets the acknowledged messages.
 func (c *chaosRun) startClients(ctx context.Context) <-chan []postedMessage {
 	var mu sync.Mutex
 	var accepted []postedMessage
@@ -185,7 +183,6 @@ func (c *chaosRun) startClients(ctx context.Context) <-chan []postedMessage {
 	return done
 }
 
-// chaosPaths returns two paths for each lane.
 func chaosPaths() []string {
 	var paths []string
 	in := map[int]int{}
@@ -199,7 +196,7 @@ func chaosPaths() []string {
 	return paths
 }
 
-// awaitTurn waits until a client may post its next message. It returns false if the client must not post any more.
+// awaitTurn waits until a client is allowed to post its next message. If it returns false, the client must stop.
 func (c *chaosRun) awaitTurn(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -220,8 +217,8 @@ type chaosAct struct {
 	run  func()
 }
 
-// planActs returns acts in random order. It has one act that drains a host, which takes a minute, and each other act
-// at least once.
+// planActs returns acts in random order. Only one act drains a host, because a drain takes a minute. Each other act
+// occurs at least once.
 func (c *chaosRun) planActs() []chaosAct {
 	short := []chaosAct{{"stop", c.stopOne}, {"SIGKILL", c.killHandler}, {"idle kill", c.awaitIdleKill},
 		{"restart", c.restartHost}}
@@ -233,8 +230,8 @@ func (c *chaosRun) planActs() []chaosAct {
 	return acts
 }
 
-// pickHost picks a host. In at least three of four cases it picks the host that holds the most lanes, because the end
-// of that host interrupts the most deliveries.
+// pickHost returns a random host in a quarter of its calls. Otherwise it returns the host that holds the most lanes,
+// because the end of that host interrupts the most deliveries.
 func (c *chaosRun) pickHost() *fleet.Host {
 	if c.random.IntN(4) == 0 {
 		return c.hosts[c.random.IntN(len(c.hosts))]
@@ -242,12 +239,11 @@ func (c *chaosRun) pickHost() *fleet.Host {
 	return c.findHolder()
 }
 
-// findHolder returns the host that holds the most lanes.
 func (c *chaosRun) findHolder() *fleet.Host {
 	return slices.MaxFunc(c.hosts, func(a, b *fleet.Host) int { return c.countLanes(a) - c.countLanes(b) })
 }
 
-// countLanes returns how many lanes a host's handler is the holder of.
+// countLanes returns the number of lanes that a host's handler holds.
 func (c *chaosRun) countLanes(h *fleet.Host) int {
 	return len(holderMetric.FindAllString(c.readInstance(h).readMetrics(), -1))
 }
@@ -261,7 +257,7 @@ func (c *chaosRun) removeHost(h *fleet.Host) {
 	c.hosts = slices.DeleteFunc(c.hosts, func(other *fleet.Host) bool { return other == h })
 }
 
-// stopOne stops a host in order, and starts another.
+// stopOne stops a host gracefully, and starts another host.
 func (c *chaosRun) stopOne() {
 	h := c.pickHost()
 	if err := h.Stop(); err != nil {
@@ -281,8 +277,8 @@ func (c *chaosRun) awaitEnd(h *fleet.Host) {
 	c.removeHost(h)
 }
 
-// drainHost asks the host that holds the most lanes to drain, as the platform does before it removes an instance. It
-// kills the host once no invocation is in flight, and starts another.
+// drainHost drains the host that holds the most lanes, as the platform does before it removes an instance. After the
+// drain it kills the host, and starts another host.
 func (c *chaosRun) drainHost() {
 	h := c.findHolder()
 	if status := c.askHost(h, "POST", "/admin/host/drain"); status != http.StatusAccepted {
@@ -296,7 +292,7 @@ func (c *chaosRun) drainHost() {
 	c.addHost(c.groups[h])
 }
 
-// killHandler ends a handler by SIGKILL. The handler's host starts another.
+// killHandler kills a handler, and waits until its host has started a new handler.
 func (c *chaosRun) killHandler() {
 	h := c.pickHost()
 	var pid int
@@ -308,7 +304,7 @@ func (c *chaosRun) killHandler() {
 	c.awaitServing(h)
 }
 
-// restartHost restarts the script host: a second handler starts beside the first.
+// restartHost restarts the script host in a host's process. The new handler starts while the old handler still runs.
 func (c *chaosRun) restartHost() {
 	h := c.pickHost()
 	if status := c.askHost(h, "POST", "/admin/host/restart"); status != http.StatusOK {
@@ -317,7 +313,7 @@ func (c *chaosRun) restartHost() {
 	c.awaitServing(h)
 }
 
-// awaitIdleKill halts the clients until a host has killed its handler because no invocation was in flight.
+// awaitIdleKill makes the clients wait until a host has killed its handler because no invocation was in flight.
 func (c *chaosRun) awaitIdleKill() {
 	before := strings.Count(c.output.String(), "is scaled in.")
 	halted := make(chan struct{})
@@ -334,13 +330,13 @@ func (c *chaosRun) awaitIdleKill() {
 		func() bool { return strings.Count(c.output.String(), "is scaled in.") > before })
 }
 
-// attendedFor is the time for which each holder must have had an invocation in flight. An invocation that is in flight
-// for so long stays with the lanes of its process. Other invocations end at once.
+// attendedFor is the time for which each holder must have an invocation in flight. An invocation that lasts so long
+// stays with the lanes of its process. All other invocations end earlier.
 const attendedFor = 2 * time.Second
 
-// awaitProgress waits for two things: the CMS has got a message of each lane since the call, and each holder has an
-// invocation that stays. The host may kill a holder without an invocation (--idle-kill). The next holder may then
-// repeat writes, as after a SIGKILL of the test.
+// awaitProgress waits until the CMS has received a new message of each lane, and until each holder has an invocation
+// that stays. The host can kill a holder without such an invocation (--idle-kill), and the next holder is then allowed
+// to repeat writes.
 func (c *chaosRun) awaitProgress() {
 	c.t.Helper()
 	from := time.Now()
@@ -370,21 +366,21 @@ func (c *chaosRun) awaitProgress() {
 	})
 }
 
-// holdsUnattended reports whether a host's handler is the holder of a lane and has no invocation in flight.
+// holdsUnattended reports whether a host's handler holds a lane without an invocation in flight.
 func (c *chaosRun) holdsUnattended(h *fleet.Host) bool {
 	i := c.readInstance(h)
 	return i.PID > 0 && i.Invocations == 0 && holderMetric.MatchString(i.readMetrics())
 }
 
-// holderMetric matches the metric of a lane of which the handler is the holder.
+// holderMetric matches a metric that shows the handler as the holder of a lane.
 var holderMetric = regexp.MustCompile(`(?m)^weir_lane_held_by_this_instance\{lane="\d+"\} 1$`)
 
-// scaledIn matches the host's line about a handler that it killed because no invocation was in flight.
+// scaledIn matches the log line that a host writes when it kills an idle handler.
 var scaledIn = regexp.MustCompile(`(?m)^\[(\S+)\] .* is scaled in\.`)
 
-// addIdleKills reads from the hosts' log the moments at which a host killed an idle handler, and adds them to the
-// field "killed". Such a handler may be a holder, because a handler that a request has just woken has no invocation
-// yet. So the next holder may repeat a write.
+// addIdleKills adds to c.killed the times at which a host killed an idle handler. A handler that a request has just
+// woken can hold a lane without an invocation. If the host kills this handler, the next holder is allowed to repeat a
+// write.
 func (c *chaosRun) addIdleKills() {
 	c.t.Helper()
 	for _, line := range scaledIn.FindAllStringSubmatch(c.output.String(), -1) {
@@ -438,9 +434,9 @@ func byStart(a, b server.Request) int {
 	return cmp.Compare(a.StartedAt.UnixNano(), b.StartedAt.UnixNano())
 }
 
-// wasKilledBetween reports whether a handler of any host was killed between the starts of two writes, and less than
-// uncommittedFor after the start of the first. The CMS may read a request shortly after its sender was killed. So a
-// kill up to a second before the start of the first write counts, too.
+// wasKilledBetween reports whether a handler was killed between the starts of two writes, and within uncommittedFor
+// after the first start. A kill up to a second before the first start counts, too, because the CMS can read a request
+// after its sender was killed.
 func (c *chaosRun) wasKilledBetween(first, second server.Request) bool {
 	const moment = time.Second
 	return slices.ContainsFunc(c.killed, func(at time.Time) bool {

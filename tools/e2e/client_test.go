@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// TestClient_GeneratedFromTheDocument checks that a public generator makes the types of a client from openapi.yaml. A
-// strict compiler accepts the program tools/openapi/client.ts, which uses these types, and the program works with
-// Weir.
+// TestClient_GeneratedFromTheDocument generates TypeScript types from openapi.yaml with a third-party tool. The strict
+// compiler must accept tools/openapi/client.ts, which uses these types, and the compiled program must work with Weir.
 func TestClient_GeneratedFromTheDocument(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -45,7 +44,7 @@ func TestClient_GeneratedFromTheDocument(t *testing.T) {
 	}
 }
 
-// runNode runs a program with Node, and returns its standard output and its standard error together.
+// runNode runs a program with Node, and returns its standard output and standard error together.
 func runNode(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "node", args...)

@@ -22,14 +22,13 @@ import (
 	"weir/internal/weir"
 )
 
-// commandResult is the output and the exit code of a command.
 type commandResult struct {
 	code           int
 	stdout, stderr string
 }
 
-// runHandler runs the handler as a command with the weir.yaml of the folder app, and waits for its end. When ctx ends,
-// the command gets SIGTERM.
+// runHandler runs a command of the handler with the weir.yaml in the folder app, and waits for the end of the command.
+// If ctx ends first, the command gets SIGTERM.
 func (s *system) runHandler(ctx context.Context, app string, env []string, args ...string) commandResult {
 	s.t.Helper()
 	cmd := exec.CommandContext(ctx, filepath.Join(built, "handler"), args...)
@@ -47,8 +46,8 @@ func (s *system) runHandler(ctx context.Context, app string, env []string, args 
 	return commandResult{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// openAppender opens the system's storage, and returns it with an appender. The appender files messages without a
-// host, as a receiver elsewhere would.
+// openAppender returns an appender and the storage account that the appender uses. With the appender, a
+// test can append messages without a host.
 func (s *system) openAppender(lanes int) (*lane.Appender, *azure.Account) {
 	s.t.Helper()
 	account, err := azure.Open(azure.Config{ConnectionString: s.storage.ConnectionString(), Prefix: "weir"})
@@ -63,8 +62,8 @@ func (s *system) openAppender(lanes int) (*lane.Appender, *azure.Account) {
 	return lane.NewAppender(store, slog.New(slog.NewTextHandler(io.Discard, nil))), account
 }
 
-// appendMessage files version n+1 of a path. If other receivers write to the lane, it tries again for up to a minute,
-// as an upstream does.
+// appendMessage appends version n+1 of the article at path. If Weir reports Unavailable, appendMessage tries again for
+// up to a minute.
 func (s *system) appendMessage(a *lane.Appender, path string, n int) weir.Message {
 	s.t.Helper()
 	body := fmt.Sprintf(`<article path="%s" version="%d"><title>T</title></article>`, path, n+1)
@@ -81,7 +80,8 @@ func (s *system) appendMessage(a *lane.Appender, path string, n int) weir.Messag
 	}
 }
 
-// checkOutput checks the exit code of a command, and its output by regular expressions; "" = no output.
+// checkOutput checks the exit code, and matches both outputs with regular expressions. If an expression is "", that
+// output must be empty.
 func (e commandResult) checkOutput(t *testing.T, code int, stdout, stderr string) {
 	t.Helper()
 	for name, part := range map[string]struct{ got, want string }{"stdout": {e.stdout, stdout},

@@ -12,18 +12,18 @@ import (
 	"testing"
 )
 
-// imageBuild is a stage of the Dockerfile: one FROM and the instructions after it.
+// imageBuild is a stage of the Dockerfile: a FROM and the instructions that follow.
 type imageBuild struct {
 	name    string   // the name after AS; without AS, the image after FROM
-	folder  string   // the folder of WORKDIR
+	folder  string   // the argument of WORKDIR
 	env     []string // name=value
-	runs    []string // commands of RUN
-	copying []string // for each COPY --from: a path in the first stage, then its path in this stage
+	runs    []string // the commands of RUN
+	copying []string // source and target of each COPY from the first stage
 }
 
-// The test runs the steps of the Dockerfile outside of a container, on a copy of the build's context. The app that
-// they make starts with the environment of the image, and delivers a message. The test does not cover the two base
-// images.
+// The test runs the RUN commands of the Dockerfile in a copy of the build context, without a container. Then it starts
+// the built app with the image's environment variables, and checks that the app delivers a message. The test does not
+// use the two base images.
 func TestDockerfile_MakesAnAppThatStarts(t *testing.T) {
 	s := newBareSystem(t)
 	builds := readDockerfile(t)
@@ -50,7 +50,6 @@ func TestDockerfile_MakesAnAppThatStarts(t *testing.T) {
 	s.awaitStageAt(address, "delivered")
 }
 
-// readDockerfile returns the stages of the Dockerfile.
 func readDockerfile(t *testing.T) (builds []imageBuild) {
 	t.Helper()
 	text := regexp.MustCompile(`\\\n\s*`).ReplaceAllString(readFile(t, filepath.Join("..", "..", "Dockerfile")), "")
@@ -80,7 +79,7 @@ func readDockerfile(t *testing.T) (builds []imageBuild) {
 	return builds
 }
 
-// copyContext copies the files of the repository that .dockerignore lets into a build, without .git.
+// copyContext copies the repository to a folder, except .git and the files that .dockerignore names.
 func copyContext(t *testing.T, to string) {
 	t.Helper()
 	root := filepath.Join("..", "..")

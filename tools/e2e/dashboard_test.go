@@ -14,8 +14,8 @@ import (
 	"weir/tools/browser"
 )
 
-// TestDashboard_AnOperatorsDay uses the page in a browser, with the whole system behind it: messages die, the operator
-// finds them, corrects one and replays the others, and pauses and resumes a key.
+// TestDashboard_AnOperatorsDay operates the page in a browser, with a complete system behind the page. The operator
+// finds dead messages, corrects one, and replays the others. Then the operator pauses and resumes a key.
 func TestDashboard_AnOperatorsDay(t *testing.T) { inEachMode(t, testDashboardAnOperatorsDay) }
 
 func testDashboardAnOperatorsDay(t *testing.T) {
@@ -94,11 +94,9 @@ func testDashboardAnOperatorsDay(t *testing.T) {
 	}
 }
 
-// TestStop_KeepsTheFigures stops the host within about a second after the last delivery, starts another, and checks
-// that the page still counts the attempts of that minute. When a host stops, it closes its socket, and 0.3 s later it
-// ends its handler by SIGKILL. On a busy machine the handler may not have written its attempts by then. Only such
-// attempts may be missing. The test stops hosts until two handlers have written their attempts in time. It stops at
-// most six hosts.
+// TestStop_KeepsTheFigures stops hosts shortly after the last delivery, and checks that the page still counts all
+// attempts. A host that stops kills its handler 0.3 s later. On a busy machine, the handler cannot always write its
+// attempts in that time. So the test stops up to six hosts, until two handlers have written their attempts.
 func TestStop_KeepsTheFigures(t *testing.T) {
 	const each, want, most, written = 30, 2, 6, "history: the present minute is written"
 	c := newFleetSystem(t, 1)
@@ -130,8 +128,8 @@ func TestStop_KeepsTheFigures(t *testing.T) {
 	}
 }
 
-// countAttempts returns the number of attempts that the page shows. It waits for up to 10 s until the number is that
-// of the argument "want".
+// countAttempts returns the number of attempts that the page shows. It reads the page until the number equals want or
+// 10 s have passed.
 func (c *fleetSystem) countAttempts(want int) (shown int) {
 	c.t.Helper()
 	pattern := regexp.MustCompile(`<dt>Attempts</dt><dd>(\d+)</dd>`)
@@ -143,7 +141,6 @@ func (c *fleetSystem) countAttempts(want int) (shown int) {
 	return shown
 }
 
-// readPage returns the text of a page.
 func (s *system) readPage(path string) string {
 	s.t.Helper()
 	res, err := http.Get(s.weir + path)
@@ -162,7 +159,7 @@ func innerText(selector string) string {
 	return fmt.Sprintf("document.querySelector(%q).innerText", selector)
 }
 
-// postTitled posts an article and returns its id. code is the query with the host's key.
+// postTitled posts an article and returns the message's id. code is the query string with the host's key.
 func (s *system) postTitled(code, path, title string) string {
 	s.t.Helper()
 	body := fmt.Sprintf(`<article path="%s" version="1"><title>%s</title></article>`, path, title)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// An operator discards one dead message by its id, and then the other dead messages of its key by a command with the
-// key. Meanwhile the test kills handlers. The CMS gets no discarded message any more. Weir delivers a later message
-// of the key. The counters of the lane and the audit log show the discards.
+// An operator discards one dead message by its id, and then the key's other dead messages by weir discard --key. The
+// test kills handlers meanwhile. Afterwards the CMS gets none of the discarded messages, and Weir delivers a later
+// message of the key. The lane's counters and the audit log show the discards.
 func TestDiscard_AlthoughHandlersAreKilled(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "attempts: 5", "attempts: 2", "min: 1s, max: 5m",
 		"min: 50ms, max: 100ms")
@@ -72,8 +72,7 @@ func TestDiscard_AlthoughHandlersAreKilled(t *testing.T) {
 	}
 }
 
-// awaitDiscarded waits until a message is discarded. It ignores requests without an answer, because the test kills
-// handlers.
+// awaitDiscarded waits until a message is discarded. It ignores failed requests, because the test kills handlers.
 func (s *system) awaitDiscarded(address string) {
 	s.t.Helper()
 	s.awaitCondition(address+" is discarded", 2*time.Minute, func() bool {
@@ -81,7 +80,8 @@ func (s *system) awaitDiscarded(address string) {
 	})
 }
 
-// askOnce returns the answer to a request; "" = there is none, because the test has killed the handler.
+// askOnce returns the body of the answer to a request. If the test has killed the handler, so that there is no answer,
+// askOnce returns "".
 func (s *system) askOnce(method, address string) string {
 	req, err := http.NewRequestWithContext(s.t.Context(), method, address, http.NoBody)
 	if err != nil {

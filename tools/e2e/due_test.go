@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// requestJSON makes a request and returns the status, the ETag and the decoded answer. headers has names and values in
-// turn. A POST has the Content-Type application/xml unless headers has another.
+// requestJSON sends a request, and returns the status, the ETag and the decoded answer. headers alternates names and
+// values. The default Content-Type of a POST is application/xml.
 func (s *system) requestJSON(method, url, body string, headers ...string) (int, string, map[string]any) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
@@ -41,7 +41,8 @@ func articleXML(path string, version int) string {
 	return fmt.Sprintf(`<article path="%s" version="%d"><title>T</title></article>`, path, version)
 }
 
-// firstRequestTime returns the time at which the CMS got its first request for a path; zero = it has got none.
+// firstRequestTime returns the start of the CMS's first request for a path, or the zero time if there is no such
+// request.
 func (s *system) firstRequestTime(path string) time.Time {
 	for _, r := range s.readRequests() {
 		if r.Path == path {

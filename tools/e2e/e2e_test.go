@@ -155,7 +155,7 @@ func testAPI(t *testing.T) {
 	})
 }
 
-// randomText returns n characters that do not compress well.
+// randomText returns n characters that compress poorly.
 func randomText(n int) string {
 	var b strings.Builder
 	x := uint32(1)

@@ -18,11 +18,12 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// personalKey is the key of the erased messages. personalText is in their bodies and in the note of an edit.
+// personalKey and personalText are the content that the erasure must remove: an ordering key, and a text in bodies and
+// in the note of an edit.
 const personalKey, personalText = "/people/ada-lovelace", "Ada King, Countess of Lovelace"
 
-// Two messages are erased, while the test kills handlers. Afterwards neither storage nor any answer has anything of
-// their content. Stage, counters and the audit log remain.
+// The test erases two dead messages, and kills handlers meanwhile. Afterwards storage and the answers of the API have
+// none of the erased content. The stage, the counters and the audit log remain.
 func TestErase_LeavesNoContent(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "attempts: 5", "attempts: 2", "min: 1s, max: 5m",
 		"min: 50ms, max: 100ms")
@@ -57,7 +58,6 @@ func TestErase_LeavesNoContent(t *testing.T) {
 	s.checkOthersAfterErasure()
 }
 
-// checkErased checks the answers about an erased message.
 func (s *system) checkErased(address, id string) {
 	s.t.Helper()
 	_, _, said := s.requestJSON("GET", address, "")
@@ -83,7 +83,6 @@ func (s *system) checkErased(address, id string) {
 	}
 }
 
-// checkErasureIsAudited checks that the audit log has the erasure and the earlier edit.
 func (s *system) checkErasureIsAudited(id string) {
 	s.t.Helper()
 	answer, _ := s.requestStatus(200, "GET", "/api/audit?subject="+id, "")
@@ -94,8 +93,8 @@ func (s *system) checkErasureIsAudited(id string) {
 	}
 }
 
-// checkOthersAfterErasure checks that a scheduled message cannot be erased, that the lane still delivers, and that
-// the counters of the lane balance.
+// checkOthersAfterErasure checks that Weir refuses to erase a scheduled message, and still delivers a new message. It
+// also checks the counters.
 func (s *system) checkOthersAfterErasure() {
 	s.t.Helper()
 	s.setFaults(`{}`)
@@ -109,8 +108,8 @@ func (s *system) checkOthersAfterErasure() {
 	}
 }
 
-// A version that is far too high by mistake supersedes all later messages of its key. On request Weir forgets it,
-// although the test kills handlers meanwhile.
+// A mistaken version, far too high, supersedes all later messages of its key. After an operator has made Weir forget
+// that version, Weir delivers later messages again, although the test kills handlers.
 func TestForgetVersion_DeliversTheKeyAgain(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "version: ./@version\n",
 		"version: ./@version\n    supersede: true\n")
@@ -153,8 +152,8 @@ func TestForgetVersion_DeliversTheKeyAgain(t *testing.T) {
 	}
 }
 
-// findInStorage searches lane 0 of the first epoch, the audit log and the blobs of bodies. It returns the rows and
-// blobs that have one of the texts, in plain or compressed.
+// findInStorage searches lane 0 of the first epoch, the audit log and the blobs of bodies. It returns the names of the
+// rows and blobs that have one of the texts, uncompressed or compressed.
 func (s *system) findInStorage(texts ...string) (places []string) {
 	s.t.Helper()
 	account, err := azure.Open(azure.Config{ConnectionString: s.storage.ConnectionString(), Prefix: "weir"})
@@ -200,11 +199,11 @@ func (s *system) findInStorage(texts ...string) (places []string) {
 	return places
 }
 
-// hasText reports whether a stored value has one of the texts, in plain or compressed.
+// hasText reports whether a stored value has one of the texts, uncompressed or compressed.
 func hasText(value any, texts []string) bool {
 	plain := fmt.Sprint(value)
 	if data, isBytes := value.([]byte); isBytes {
-		expanded, _ := io.ReadAll(flate.NewReader(bytes.NewReader(data))) // fails if the value is not compressed
+		expanded, _ := io.ReadAll(flate.NewReader(bytes.NewReader(data))) // fails for uncompressed values
 		plain = string(data) + string(expanded)
 	}
 	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(plain, text) })

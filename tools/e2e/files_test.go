@@ -10,11 +10,12 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// withFiles has replacements in weir.yaml: they switch the inbox on, and split feeds into articles.
+// withFiles has pairs of old and new text for weir.yaml. The new texts switch the inbox on, and split feeds into
+// articles.
 var withFiles = []string{"log: { level: info }", "log: { level: info }\nintake: { files: {} }", "    root: article\n",
 	"    root: article\n    split: /feed/article\n"}
 
-// openAccount opens the storage of the system, and makes the tables, queues and containers that it lacks.
+// openAccount opens the system's storage, and makes missing tables, queues and containers.
 func (s *system) openAccount() *azure.Account {
 	s.t.Helper()
 	account, err := azure.Open(azure.Config{ConnectionString: s.storage.ConnectionString(), Prefix: "weir",
@@ -29,7 +30,7 @@ func (s *system) openAccount() *azure.Account {
 	return account
 }
 
-// dropFile puts a file into the inbox, as an upload by any client of storage does.
+// dropFile uploads a file to the inbox.
 func (s *system) dropFile(a *azure.Account, name, content string, metadata map[string]string) {
 	s.t.Helper()
 	err := a.Inbox().Write(s.t.Context(), name, "application/octet-stream", metadata, strings.NewReader(content))
@@ -38,7 +39,7 @@ func (s *system) dropFile(a *azure.Account, name, content string, metadata map[s
 	}
 }
 
-// sendEvent enqueues an event like the one that Event Grid sends for each new file.
+// sendEvent enqueues an event like those that Event Grid sends for new files.
 func (s *system) sendEvent(a *azure.Account) {
 	s.t.Helper()
 	const event = `{"topic":"/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/a",` +
@@ -50,8 +51,8 @@ func (s *system) sendEvent(a *azure.Account) {
 	}
 }
 
-// listFiles returns the names of the files of a container. The archive puts each file into a folder: if isArchive is
-// true, listFiles leaves that folder out of the names.
+// listFiles returns the names of the files in a container. Weir puts each file of the archive into a folder. If
+// isArchive is true, listFiles removes this folder from each name.
 func (s *system) listFiles(files storage.Files, isArchive bool) (names []string) {
 	s.t.Helper()
 	for marker, more := "", true; more; more = marker != "" {
@@ -71,8 +72,8 @@ func (s *system) listFiles(files storage.Files, isArchive bool) (names []string)
 	return names
 }
 
-// The test kills handlers while they take files. Weir still delivers each message, in order per key. Only the next
-// holder of a lane may repeat a write.
+// The test kills handlers while Weir takes files from the inbox. Weir still delivers each message, in order per key.
+// After a kill, the next holder of a lane is allowed to repeat a write.
 func TestFiles_HandlersKilled(t *testing.T) {
 	s := newSystem(t, 2, append([]string{"lanes: 1 ", "lanes: 4 ", "lease: 30s", "lease: 15s"}, withFiles...)...)
 	a := s.openAccount()
@@ -109,8 +110,8 @@ func TestFiles_HandlersKilled(t *testing.T) {
 	}
 }
 
-// The sweep takes files without an event. A file with a problem goes to the rejected files, with a problems file. If
-// a file has the name of an earlier file, but other content, it becomes a message of its own.
+// The sweep takes files for which no event came. Weir moves a file with a problem to the rejected files, and adds a
+// problems file. A file with the name of an earlier file, but with other content, becomes another message.
 func TestFiles_BySweepAndByEvent(t *testing.T) {
 	s := newSystem(t, 1, withFiles...)
 	a := s.openAccount()

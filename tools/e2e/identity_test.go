@@ -23,8 +23,8 @@ import (
 	"weir/internal/testkit/azurite"
 )
 
-// TestIdentity_WithoutKeys runs the handler with the addresses of storage and without a key. The handler gets tokens
-// of its managed identity from a stand-in for the platform, as inside Azure Functions.
+// TestIdentity_WithoutKeys runs the handler with the addresses of storage, but without a storage key. The handler asks
+// a test server for the tokens of its managed identity. On Azure it would ask App Service.
 func TestIdentity_WithoutKeys(t *testing.T) {
 	s := newBareSystem(t)
 	cert, key := newCertificate(t)
@@ -52,7 +52,7 @@ func TestIdentity_WithoutKeys(t *testing.T) {
 	s.weir = "http://127.0.0.1:" + port
 	s.awaitCondition("the handler is ready", startLimit,
 		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
-	noise := make([]byte, 60<<10) // too large for a row: it goes into a blob
+	noise := make([]byte, 60<<10) // makes the body too large for a row, so Weir stores it in a blob
 	rand.Read(noise)
 	large := `<article path="/large" version="1"><title>Large</title><text>` + hex.EncodeToString(noise) +
 		`</text></article>`
@@ -73,12 +73,12 @@ func TestIdentity_WithoutKeys(t *testing.T) {
 	}
 }
 
-// managedIdentity is a stand-in for App Service, which issues tokens on loopback.
+// managedIdentity is a test server that issues tokens in place of App Service.
 type managedIdentity struct {
 	*httptest.Server
 
 	mu   sync.Mutex
-	last string // resource and client id of the last request with the right header
+	last string // resource and client id of the last accepted request
 }
 
 func startIdentity(t *testing.T) *managedIdentity {
@@ -109,7 +109,7 @@ func (p *managedIdentity) lastRequest() string {
 	return p.last
 }
 
-// newToken returns a token that the emulator accepts. The emulator does not check the signature.
+// newToken returns a token for the storage emulator, which does not check the signature.
 func newToken(audience string, until int64) string {
 	part := func(v any) string {
 		text, _ := json.Marshal(v)
@@ -121,7 +121,8 @@ func newToken(audience string, until int64) string {
 		"nbf": past, "exp": until}) + "." + part("signature")
 }
 
-// newCertificate makes a certificate for 127.0.0.1, valid for a day, and its key. It returns the paths of their files.
+// newCertificate writes a self-signed certificate for 127.0.0.1 and its private key to two files, and returns their
+// paths.
 func newCertificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -14,27 +14,27 @@ import (
 	"time"
 )
 
-// errorCluster has the fields of a row of GET /api/errors that the test reads.
+// errorCluster has the fields that the test reads from an element of GET /api/errors.
 type errorCluster struct {
 	Fingerprint, Contract, Message string
 	CMSStatus, Count, Keys         int
 	Sample                         struct{ ID, Key, Reason string }
 }
 
-// laneBalance has the counts of a lane.
+// laneBalance has the numbers of messages in one lane or in all lanes.
 type laneBalance struct {
 	Accepted, Delivered, Dead, Cancelled, Superseded, Discarded, Waiting int64
 }
 
-// The CMS rejects 500 messages for a field, is away for a while, and comes back. The operator finds the group of
-// errors, corrects one message, and replays the others at a limited rate, while other messages arrive. The CMS gets no
-// message twice or out of order, and the counts balance at all times.
+// The CMS rejects 500 messages with a forbidden field, and then is unavailable for a while. The operator finds the
+// group of dead messages, corrects one message, and replays the others at a limited rate. Other messages arrive
+// meanwhile. The CMS gets no message twice or out of order, and the counters balance at all times.
 func TestIncident(t *testing.T) {
 	newSystem(t, 2, incidentSettings...).runIncident()
 }
 
-// TestIncident_OnFlex does the same, but each group of functions has instances of its own. The host ends an instance
-// that has had no invocation for a while.
+// TestIncident_OnFlex runs the same test with separate instances for each group of functions. The host ends instances
+// that have had no invocation for five seconds.
 func TestIncident_OnFlex(t *testing.T) {
 	s := newSystemUnder(t, nil, onFlex(5*time.Second), incidentSettings...)
 	s.runIncident()
@@ -74,12 +74,12 @@ func (s *system) runIncident() {
 	s.awaitStages([]postedMessage{edited}, "delivered", time.Minute)
 
 	s.setFaults(`{}`)
-	const overtaken = 5 // the number of keys that get a newer version before the replay of their dead messages
+	const overtaken = 5 // number of keys that get a newer version before the replay
 	newer := s.postNewer(overtaken, each+1)
 	s.awaitStages(newer, "delivered", time.Minute)
 
 	done := s.replayAll(found.Fingerprint, keys*each-1)
-	wantRefused := overtaken*each - 1 // one dead message of these keys was corrected above
+	wantRefused := overtaken*each - 1 // the operator has already corrected one of these dead messages
 	if done.State != "done" || done.Matched != keys*each-1 || done.Refused != wantRefused ||
 		done.Delivered != keys*each-1-wantRefused || done.DeadAgain != 0 {
 		t.Errorf("the replay: %+v, want State done, Matched %v, Refused %v, Delivered %v and DeadAgain 0", done,
@@ -96,8 +96,8 @@ func (s *system) runIncident() {
 	s.checkHistory(*traffic)
 }
 
-// startTraffic posts a few other messages a second until ctx ends. The caller may read the posted messages after
-// wg.Wait.
+// startTraffic posts up to five messages per second until ctx ends. Their keys are /other/0 to /other/6. The caller
+// must not read the result before wg.Wait returns.
 func (s *system) startTraffic(ctx context.Context, wg *sync.WaitGroup) *[]postedMessage {
 	var posted []postedMessage
 	wg.Go(func() {
@@ -120,12 +120,12 @@ func (s *system) startTraffic(ctx context.Context, wg *sync.WaitGroup) *[]posted
 	return &posted
 }
 
-// watchBalance reads the counts of the lanes each 100 ms until ctx ends, and checks that they balance.
+// watchBalance calls readBalance each 100 ms until ctx ends.
 func (s *system) watchBalance(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() {
 		looked := 0
 		for ctx.Err() == nil {
-			if s.readBalance().Accepted > 0 { // the counts of a failed answer are zero, and would balance
+			if s.readBalance().Accepted > 0 { // after a failed request all counts are zero, and would balance
 				looked++
 			}
 			select {
@@ -139,7 +139,7 @@ func (s *system) watchBalance(ctx context.Context, wg *sync.WaitGroup) {
 	})
 }
 
-// readBalance checks that the counts of each lane balance, and returns their sum over all lanes.
+// readBalance checks that the counts of each lane balance, and returns the totals of all lanes.
 func (s *system) readBalance() laneBalance {
 	s.t.Helper()
 	all := getJSON[struct {
@@ -154,7 +154,7 @@ func (s *system) readBalance() laneBalance {
 	return all.Totals
 }
 
-// callAPI sends a request with a body to Weir, checks the status of the answer, and reads JSON from it.
+// callAPI sends a request to Weir, checks the status of the answer, and decodes the answer's JSON.
 func callAPI[T any](s *system, method, path, contentType, body string, want int) T {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.weir+path, strings.NewReader(body))
@@ -185,7 +185,7 @@ func badArticle(key string, version int) string {
 		key, version, version)
 }
 
-// postBad posts messages that the CMS rejects, the versions of a key one after the other.
+// postBad posts messages that the CMS rejects. It posts the versions of a key one after the other.
 func (s *system) postBad(keys, each int) []postedMessage {
 	s.t.Helper()
 	all := make([][]postedMessage, keys)
@@ -202,13 +202,13 @@ func (s *system) postBad(keys, each int) []postedMessage {
 	return slices.Concat(all...)
 }
 
-// pausedBy returns the field pausedBy of the lane; "" = it is not paused.
+// pausedBy returns the field pausedBy of lane 0. The field is "" if the lane is not paused.
 func (s *system) pausedBy() string {
 	s.t.Helper()
 	return getJSON[struct{ PausedBy string }](s, s.weir+"/api/lanes/0").PausedBy
 }
 
-// readCluster returns the only group of errors. It fails the test if there is another number of groups.
+// readCluster returns the only error of GET /api/errors. If there is not exactly one, the test fails.
 func (s *system) readCluster() errorCluster {
 	s.t.Helper()
 	all := getJSON[struct{ Errors []errorCluster }](s, s.weir+"/api/errors").Errors
@@ -218,7 +218,8 @@ func (s *system) readCluster() errorCluster {
 	return all[0]
 }
 
-// editMessage edits the first dead message: first with an invalid body, which Weir refuses, then with a valid one.
+// editMessage edits the dead message m of the key /bad/0. Weir refuses the first body, which is invalid, and accepts
+// the second.
 func (s *system) editMessage(m postedMessage) postedMessage {
 	s.t.Helper()
 	path := "/api/messages/" + m.ID + "/edit?note=without+the+field"
@@ -231,7 +232,8 @@ func (s *system) editMessage(m postedMessage) postedMessage {
 		`<article path="/bad/0" version="1"><title>Version 1, mended</title></article>`, http.StatusAccepted)
 }
 
-// postNewer posts a newer version of the first keys. It excludes these keys from the check of the history.
+// postNewer posts a newer version to some keys with dead messages. It excludes these keys from checkHistory,
+// because checkHistory does not know replays.
 func (s *system) postNewer(keys, version int) []postedMessage {
 	s.t.Helper()
 	var newer []postedMessage
@@ -246,8 +248,8 @@ func (s *system) postNewer(keys, version int) []postedMessage {
 	return newer
 }
 
-// replayAll replays a group of errors after a dry run, waits for the end of the replay, and checks its rate. want is
-// the number of messages.
+// replayAll replays all dead messages with a fingerprint, and checks the rate of the replay. It first makes a dry run.
+// The dry run must count "want" messages.
 func (s *system) replayAll(fingerprint string, want int) replayJob {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"filter":{"fingerprint":%q},"ratePerMinute":3000`, fingerprint)
@@ -267,8 +269,8 @@ func (s *system) replayAll(fingerprint string, want int) replayJob {
 	return j
 }
 
-// checkKeyOrder checks the CMS's record: each write of a key must have a higher version than all earlier writes of
-// that key.
+// checkKeyOrder checks the successful writes in the CMS's record. Each write must have a higher version than all
+// earlier writes of its key.
 func (s *system) checkKeyOrder() {
 	s.t.Helper()
 	last := map[string]int{}

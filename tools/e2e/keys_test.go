@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// keyed has the functions that require a key.
+// keyed has the names of the functions that require a function key.
 var keyed = []string{"batches", "cancel", "metrics", "move", "receive", "schedules", "status", "validate", "view",
 	"write"}
 
-// targetRequest has the method and the target of a request's first line.
+// targetRequest has the method and the target of a request line.
 type targetRequest struct{ method, target string }
 
-// TestKeys_AreABoundary sends each target with the key of each function, to an old host and to a new one. With the
-// key of one function, a request must reach no address of another function.
+// TestKeys_AreABoundary sends each target with the function key of each function, to a host that forwards requests and
+// to a host that proxies them. A request with the key of one function must never reach another function.
 func TestKeys_AreABoundary(t *testing.T) {
 	for _, mode := range []string{"forwarding", "proxying"} {
 		t.Run(mode, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestKeys_AreABoundary(t *testing.T) {
 	}
 }
 
-// recordedTargets returns the targets that were once sent to a real host.
+// recordedTargets returns the targets in targets.tsv, a record of requests to a real host.
 func recordedTargets(t *testing.T) (targets []targetRequest) {
 	t.Helper()
 	for line := range strings.Lines(readFile(t, filepath.Join("..", "funchost", "host", "testdata", "targets.tsv"))) {
@@ -61,8 +61,8 @@ func recordedTargets(t *testing.T) (targets []targetRequest) {
 	return targets
 }
 
-// craftedTargets returns targets that begin with the route of one function and lead to the address of another by ../.
-// Each spells ../ in a way that the host or the handler could take for a part of a name.
+// craftedTargets returns targets that begin with one function's route, and use ../ to lead to another function's route.
+// The targets spell ../ in unusual ways: a host or a handler may take such a spelling for ../ or for part of a name.
 func craftedTargets() (targets []targetRequest) {
 	up := []string{`..%5C`, `%2e%2e%5C`, `%252e%252e/`, `%252e%252e%5C`, `%5C..%5C`, `..%255C`, `..%2F`, `.%5C..%5C`}
 	from := map[string][]string{
@@ -93,7 +93,8 @@ func craftedTargets() (targets []targetRequest) {
 	return targets
 }
 
-// plainTargets has at least one target of each function that requires a key. The key of the function opens it.
+// plainTargets has at least one target for each function in keyed. A request with that function's key must reach the
+// function.
 var plainTargets = []targetRequest{
 	{"DELETE", "/api/messages/a"}, {"GET", "/api/metrics"}, {"PATCH", "/api/messages/a"}, {"POST", "/api/messages"},
 	{"GET", "/api/schedules"}, {"GET", "/api/batches"}, {"GET", "/api/batches/a"},
@@ -102,7 +103,7 @@ var plainTargets = []targetRequest{
 	{"POST", "/api/messages/"}, {"POST", "/api/validate"},
 }
 
-// sendWithEachKey sends all targets with each key, eight keys at a time.
+// sendWithEachKey sends all targets with each key. Each key has its own goroutine and connection.
 func (s *system) sendWithEachKey(targets []targetRequest) {
 	s.t.Helper()
 	var all sync.WaitGroup
@@ -127,12 +128,11 @@ var (
 	answered  = regexp.MustCompile(`"http: answered","function":"(\w+)","invocation_id":"([0-9a-f-]+)"`)
 )
 
-// checkReached compares two logs for each invocation: the host's log has the function whose key the host checked, and
-// the handler's log has the function that answered. Both must name the same function, and each function must have
-// answered.
+// checkReached compares the function whose key the host checked (host's log) with the function that answered (handler's
+// log). Both must be the same for each invocation, and each function must have answered.
 func (s *system) checkReached() {
 	s.t.Helper()
-	// Besides the functions that require a key, health must be served.
+	// The functions in keyed and the function health must all have answered.
 	all := func(served map[string]int) bool { return len(served) == len(keyed)+1 }
 	var served map[string]int
 	s.awaitCondition("each function is served", time.Minute, func() bool {
@@ -154,7 +154,7 @@ func (s *system) checkReached() {
 	s.t.Logf("served: %v", served)
 }
 
-// rawClient sends targets unchanged, which no HTTP client does. It reuses its connection unless the host closes it.
+// rawClient sends each target unchanged, because http.Client would change some targets. It reuses its connection.
 type rawClient struct {
 	address, key string
 	conn         net.Conn
@@ -189,7 +189,8 @@ func (c *rawClient) sendTarget(r targetRequest) (status int, err error) {
 	return resp.StatusCode, err
 }
 
-// Without WEIR_PREFIX a host leaves the functions of the queues out. So the handler exits and logs the reason.
+// Without WEIR_PREFIX, a host would leave out the functions with queue triggers, and run the others. The handler
+// prevents this: it logs the missing setting, and exits.
 func TestStart_WithoutPrefix(t *testing.T) {
 	s, hostPort := newBareSystem(t), freePort(t)
 	s.app = s.stageApp()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// onFlex returns the flags of a host that runs each group of functions on instances of its own, as Flex Consumption
-// does, and kills an instance that has had no invocation for idleKill.
+// onFlex returns the flags of a host that runs each group of functions on separate instances, as Flex Consumption does.
+// The host kills an instance that has had no invocation for idleKill.
 func onFlex(idleKill time.Duration) []string {
 	return []string{"--instances", "http=2,process=1,poison=1,sweep=1", "--idle-kill", idleKill.String()}
 }
@@ -23,9 +23,9 @@ func testHandlerKilledNothingIsLost(t *testing.T) {
 	s.runWithKills(s.killNext)
 }
 
-// TestHandlerKilled_OnFlex kills the holder of the lane, whichever group the holder is in. The host also kills each
-// idle instance, even one of the group of HTTP functions. Requests to the instances would keep them from being idle.
-// So the test follows the progress in the CMS's record.
+// TestHandlerKilled_OnFlex kills the holder of the lane, whatever group of functions the holder runs. The host also
+// kills idle instances. Requests to Weir would keep the HTTP instances busy, so the test follows the progress in the
+// CMS's record.
 func TestHandlerKilled_OnFlex(t *testing.T) {
 	s := newSystemUnder(t, nil, onFlex(3*time.Second), "lease: 30s", "lease: 15s")
 	s.runWithKills(func(int) { s.killHolder() })
@@ -36,8 +36,8 @@ func TestHandlerKilled_OnFlex(t *testing.T) {
 	}
 }
 
-// runWithKills calls kill three times during a burst. The CMS gets each acknowledged message. It gets the messages of
-// a key in order and one at a time. The counters balance.
+// runWithKills posts a burst of messages, and calls kill three times meanwhile. The CMS must get each acknowledged
+// message, in order per key and one at a time. The counters must balance.
 func (s *system) runWithKills(kill func(turn int)) {
 	s.t.Helper()
 	posted := make(chan []postedMessage, 1)
@@ -47,7 +47,8 @@ func (s *system) runWithKills(kill func(turn int)) {
 		s.awaitCondition("the lane moves", time.Minute, func() bool { return s.readStats().Writes >= before+20 })
 		kill(turn)
 		killed, at := s.readStats().Writes, time.Now()
-		// Another process takes the lane after lease + settle + 1 s = 18 s at most. A busy machine may take longer.
+		// Another process takes the lane after at most 18 s: lease (15 s), settle time (2 s) and 1 s. A busy machine
+		// needs longer.
 		s.awaitCondition("the lane moves again", time.Minute, func() bool { return s.readStats().Writes > killed+1 })
 		s.t.Logf("moved again after %s", time.Since(at).Round(10*time.Millisecond))
 	}
@@ -73,7 +74,7 @@ func (s *system) runWithKills(kill func(turn int)) {
 	s.checkHistory(accepted)
 }
 
-// hostStatus is the answer of the stand-in for the host about its instances.
+// hostStatus is the answer of funchost, the test's Functions host, about its instances.
 type hostStatus struct{ Instances []instanceStatus }
 
 type instanceStatus struct {
@@ -81,8 +82,8 @@ type instanceStatus struct {
 	Group                          string
 }
 
-// killNext ends the handler of one instance by SIGKILL. The argument "turn" chooses the instance, because the test
-// does not know which handler holds the lane.
+// killNext kills the handler of one instance, which the parameter turn selects. Consecutive values of turn select one
+// instance after the other. The test does not know which handler holds the lane.
 func (s *system) killNext(turn int) {
 	s.t.Helper()
 	s.hasKilled.Store(true)
@@ -93,8 +94,7 @@ func (s *system) killNext(turn int) {
 	})
 }
 
-// killHolder kills the handler whose metrics show that it holds lane 0. If that handler ends before the kill,
-// killHolder looks for the next one.
+// killHolder kills the holder of lane 0. If the handler ends before the kill, killHolder waits for the next holder.
 func (s *system) killHolder() {
 	s.t.Helper()
 	s.hasKilled.Store(true)
@@ -109,13 +109,13 @@ func (s *system) killHolder() {
 	})
 }
 
-// holdsLane reports whether the handler's metrics show that it holds the lane. A handler that does not answer counts
-// as one without lanes.
+// holdsLane reports whether the metrics of the handler say that it holds the lane. If the handler does not answer,
+// holdsLane returns false.
 func (i instanceStatus) holdsLane(lane int) bool {
 	return strings.Contains(i.readMetrics(), fmt.Sprintf("weir_lane_held_by_this_instance{lane=\"%d\"} 1\n", lane))
 }
 
-// readMetrics returns the handler's own metrics; "" = the handler does not answer.
+// readMetrics returns the metrics of the handler, or "" if the handler does not answer.
 func (i instanceStatus) readMetrics() string {
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/api/metrics", i.Port))
 	if err != nil {

@@ -11,16 +11,15 @@ import (
 	"time"
 )
 
-// runLanesCommand runs `weir lanes`. It returns the standard output with the standard error after it, and the exit
-// code.
+// runLanesCommand runs weir lanes. It returns the standard output followed by the standard error, and the exit code.
 func (s *system) runLanesCommand(args ...string) (string, int) {
 	s.t.Helper()
 	e := s.runHandler(s.t.Context(), s.app, nil, append([]string{"lanes"}, args...)...)
 	return e.stdout + e.stderr, e.code
 }
 
-// changeLanes changes the number of lanes by the command, deploys the new setting, and waits until the system is
-// ready.
+// changeLanes runs the command weir lanes to change the number of lanes. Then it writes the new number to weir.yaml,
+// and waits until Weir is healthy.
 func (s *system) changeLanes(from, to int) {
 	s.t.Helper()
 	out, code := s.runLanesCommand(fmt.Sprint(to), "--json")
@@ -53,7 +52,7 @@ func TestLanes_UpAndDown(t *testing.T) {
 	var accepted []postedMessage
 	from := 2
 	for round, to := range []int{5, 1} {
-		// A burst goes on during the change: its clients repeat each post that Weir answers with 503.
+		// Clients post during the change, and repeat each post that Weir answers with 503.
 		posted := make(chan []postedMessage, 1)
 		go func() { posted <- s.postBurstFrom(t.Context(), 8, 25, 1+25*round) }()
 		before := s.readStats().Writes
@@ -141,7 +140,7 @@ func TestLanes_InterruptedAndUndone(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // returns an error, because the test has killed the process
 	if out, code := s.runLanesCommand(); code != 0 ||
 		!strings.Contains(out, "A change to 3 lanes is under way (drain)") {
 		t.Errorf("got %d, want 0 and \"A change to 3 lanes is under way (drain)\":\n%s", code, out)

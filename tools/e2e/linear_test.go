@@ -10,15 +10,14 @@ import (
 	"weir/internal/testkit/linear"
 )
 
-// The observations of the tests' clients and of the CMS are recorded by key, and checked against a model
-// of one key (internal/testkit/linear).
+// The functions below record the posts and reads of the tests, and the CMS's writes, by ordering key. checkHistory
+// checks the record of each key against the model in internal/testkit/linear.
 
-// versionName returns the name of a message in the history. Path and version are in the message's body, so the test
-// can name the CMS's writes, too.
+// versionName returns the name of a message in the history. A write by the CMS has the name of its message.
 func versionName(path string, version int) string { return fmt.Sprintf("%s@%d", path, version) }
 
-// recordPost records one post. It records each error as a post without an answer, because Weir may have filed a
-// message that it answered with 503.
+// recordPost records a post. A post with an error is recorded without an answer, because Weir may have appended the
+// message in spite of the error.
 func (s *system) recordPost(path string, version int, sent time.Time, m postedMessage, err error) {
 	var receipt *linear.Receipt
 	if err == nil {
@@ -27,7 +26,7 @@ func (s *system) recordPost(path string, version int, sent time.Time, m postedMe
 	s.history.Posted(path, versionName(path, version), sent, time.Now(), receipt)
 }
 
-// readStage reads a message's stage and records it.
+// readStage reads the stage of a message, and records the read in the history.
 func (s *system) readStage(m postedMessage) (string, error) {
 	asked := time.Now()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.weir+"/api/messages/"+m.ID, http.NoBody)
@@ -43,14 +42,14 @@ func (s *system) readStage(m postedMessage) (string, error) {
 	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
 		return "", err
 	}
-	if resp.StatusCode == http.StatusOK && m.version != 0 { // without a version the message is not in the history
+	if resp.StatusCode == http.StatusOK && m.version != 0 { // the history has no messages without a version
 		s.history.Read(m.Key, asked, time.Now(), linear.Seen{Name: versionName(m.Key, m.version), Stage: got.Stage})
 	}
 	return got.Stage, nil
 }
 
-// checkHistory checks the recorded history by the model of one key. Each message of the history must be final. If a
-// key breaks the model, a drawing of its history goes into build/histories.
+// checkHistory checks the history of each key against the model. All messages of the history must be final. If a key
+// breaks the model, checkHistory draws the key's history into build/histories.
 func (s *system) checkHistory(posted []postedMessage) {
 	s.t.Helper()
 	keys := map[string]bool{}

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// On Azure, to keep log lines costs more money than to store messages. So a message that is accepted and delivered at
-// the first attempt has one line.
+// On Azure, log lines cost more than the storage of messages. So Weir logs only one line for a message that is
+// delivered at the first attempt.
 func TestLog_OneLineAMessage(t *testing.T) {
 	s := newSystem(t, 1)
-	begun := len(s.output.String()) // the readiness checks have lines of their own
+	begun := len(s.output.String()) // the test skips the lines of the readiness checks
 	var ids, addresses []string
 	for i := range 30 {
 		address, id := s.postBody(articleWithTitle(fmt.Sprintf("/news/%d", i), 1, "Hello"))

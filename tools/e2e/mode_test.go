@@ -18,25 +18,23 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// modeEnv is the environment variable with the mode of the host in tests that run in one mode only. Without the
-// variable the host proxies, as present hosts do.
+// modeEnv names the environment variable with the host's mode for tests that do not use inEachMode. If the variable is
+// not set, the host proxies requests.
 const modeEnv = "E2E_HTTP"
 
-// inEachMode runs a test under an old host, which forwards requests, and under a new one, which proxies them. It is for
-// tests of addresses, answers and acceptance, and for the simplest tests of crashes. The other tests are about
-// delivery, which does not depend on the mode.
+// inEachMode runs a test under a host that forwards requests and under a host that proxies them (see host.Mode). Most
+// tests of delivery run in one mode, because delivery does not depend on the mode.
 func inEachMode(t *testing.T, test func(*testing.T)) {
-	t.Parallel() // so that the subtests run beside all other tests
+	t.Parallel() // so that the subtests run in parallel with all other tests
 	for _, mode := range []host.Mode{host.Forwarding, host.Proxying} {
 		t.Run(string(mode), test)
 	}
 }
 
-// modeOf returns the mode of the test's host.
 func modeOf(t *testing.T) host.Mode {
 	t.Helper()
 	switch mode := host.Mode(path.Base(t.Name())); mode {
-	case host.Forwarding, host.Proxying: // a subtest for the mode
+	case host.Forwarding, host.Proxying: // a subtest of inEachMode
 		return mode
 	}
 	var mode host.Mode
@@ -46,8 +44,8 @@ func modeOf(t *testing.T) host.Mode {
 	return mode
 }
 
-// A client polls with an ETag over one connection, and keeps the connection. A host that forwards would close it after
-// a 304. So Weir answers 200 under such a host.
+// A client polls with an ETag over one connection. A forwarding host would close the connection after a 304, so Weir
+// answers 200 under such a host.
 func TestHTTP_PollingKeepsTheConnection(t *testing.T) { inEachMode(t, testPollingKeepsTheConnection) }
 
 func testPollingKeepsTheConnection(t *testing.T) {
@@ -82,8 +80,8 @@ func testPollingKeepsTheConnection(t *testing.T) {
 	}
 }
 
-// A host that proxies accepts a body without a known length. A host that forwards refuses it, and the handler gets no
-// request.
+// A proxying host accepts a body of unknown length. A forwarding host refuses such a body, and does not call the
+// handler.
 func TestHTTP_ChunkedUpload(t *testing.T) { inEachMode(t, testChunkedUpload) }
 
 func testChunkedUpload(t *testing.T) {
@@ -112,7 +110,7 @@ func testChunkedUpload(t *testing.T) {
 	}
 }
 
-// In each mode a client that asks Weir to wait for the delivery (Prefer: wait) gets the answer after the wait.
+// In each mode, a client that asks Weir to wait for the delivery (Prefer: wait) gets an answer after the wait.
 func TestHTTP_LongWait(t *testing.T) { inEachMode(t, testLongWait) }
 
 func testLongWait(t *testing.T) {
@@ -126,8 +124,8 @@ func testLongWait(t *testing.T) {
 	s.requestStatus(200, "POST", "/api/messages", titledArticle("/soon", "T"), "Prefer", "wait=30")
 }
 
-// Clients disconnect during a post: at a random time, or before, within or after the body. Then they post again with
-// the same Idempotency-Key. Weir files and delivers each message once, and logs no ERROR.
+// Clients disconnect during a post: at a random time, or after none, half or all of the body. Then they repeat the post
+// with the same Idempotency-Key. Weir accepts and delivers each message once, and logs no ERROR.
 func TestHTTP_ClientsThatLeave(t *testing.T) { inEachMode(t, testClientsThatLeave) }
 
 func testClientsThatLeave(t *testing.T) {
@@ -165,7 +163,7 @@ func testClientsThatLeave(t *testing.T) {
 	}
 }
 
-// postAndLeave posts a message, and disconnects if it has no answer after the given time (1 ms at least).
+// postAndLeave posts a message, and disconnects if there is no answer after the given time.
 func (s *system) postAndLeave(at string, version int, after time.Duration) {
 	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: max(after, time.Millisecond)}
@@ -182,8 +180,8 @@ func (s *system) postAndLeave(at string, version int, after time.Duration) {
 	}
 }
 
-// postAndBreakOff sends the head of a post and a part of its body: nothing, one half or both halves. Then it closes
-// the connection without reading an answer.
+// postAndBreakOff sends the headers of a post and 0, 1 or 2 halves of its body. Then it closes the connection without
+// reading an answer.
 func (s *system) postAndBreakOff(at string, version, halves int) {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.weir, "http://"))

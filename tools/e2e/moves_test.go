@@ -19,17 +19,17 @@ import (
 	"weir/tools/funchost/fleet"
 )
 
-// fleetSystem is a system on several hosts, each in a process of its own, as the platform runs hosts.
+// fleetSystem is a system with several hosts, each in its own process.
 type fleetSystem struct {
 	*system
 	fleet *fleet.Fleet
 
 	mu    sync.Mutex
-	lanes map[string]int // lanes of accepted messages, by path
+	lanes map[string]int // the lane of each accepted message, by path
 }
 
-// newFleetSystem starts storage, a CMS and a number of hosts that run all functions. weirYAML has replacements as for
-// stageApp.
+// newFleetSystem starts storage, a CMS and the given number of hosts, each with all functions. weirYAML has
+// pairs of texts: in weir.yaml, the second text of a pair replaces the first.
 func newFleetSystem(t *testing.T, hosts int, weirYAML ...string) *fleetSystem {
 	t.Helper()
 	s := newBareSystem(t)
@@ -51,13 +51,13 @@ func newFleetSystem(t *testing.T, hosts int, weirYAML ...string) *fleetSystem {
 	return c
 }
 
-// useFront sends the test's requests to the front of a fleet, and checks the answers against openapi.yaml. It does
-// not check answers with status 502, because the front itself answers 502 if a host ends with a request in flight. At
-// the end of the test useFront closes the fleet.
+// useFront sends the test's requests to the front of a fleet, which spreads them over the hosts. It checks the answers
+// against openapi.yaml. It does not check answers with status 502, because the front itself sends these if a host ends
+// during a request.
 func (s *system) useFront(f *fleet.Fleet) {
 	s.t.Cleanup(f.Close)
 	s.weir = f.URL()
-	s.hasKilled.Store(true) // hosts of the fleet end during the test
+	s.hasKilled.Store(true) // hosts end during the test, so sendRequest repeats a GET that fails
 	s.t.Cleanup(answers.Watch(strings.TrimPrefix(s.weir, "http://"), func(text string) {
 		if !strings.Contains(text, "status 502") {
 			s.t.Error("an answer differs from openapi.yaml:", text)
@@ -65,7 +65,6 @@ func (s *system) useFront(f *fleet.Fleet) {
 	}))
 }
 
-// addHost starts a host, and waits until the host is ready.
 func (c *fleetSystem) addHost() *fleet.Host {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
@@ -79,8 +78,8 @@ func (c *fleetSystem) addHost() *fleet.Host {
 	return h
 }
 
-// postMany posts count messages, each with a key of its own, eight at a time. It repeats each post until the message
-// is accepted. It returns, for each message, the time from the first post to the acceptance.
+// postMany posts count messages, each with a different key, from eight clients. It repeats each post until Weir accepts
+// the message. It returns, for each message, the time from the first try to the acceptance.
 func (c *fleetSystem) postMany(prefix string, count int) (took []time.Duration) {
 	c.t.Helper()
 	took = make([]time.Duration, count)
@@ -100,7 +99,7 @@ func (c *fleetSystem) postMany(prefix string, count int) (took []time.Duration) 
 	return took
 }
 
-// postOnce sends one post, and reports whether the message was accepted.
+// postOnce reports whether Weir accepted the message.
 func (c *fleetSystem) postOnce(path string) bool {
 	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.weir+"/api/messages",
 		strings.NewReader(versionedArticle(path, 1)))
@@ -124,7 +123,7 @@ func (c *fleetSystem) postOnce(path string) bool {
 	return true
 }
 
-// countLanes returns how many lanes the handler of a host is the holder of.
+// countLanes returns the number of lanes that the host's handler holds. It returns 0 if the handler does not answer.
 func (c *fleetSystem) countLanes(h *fleet.Host) (lanes int) {
 	res, err := http.Get(h.URL() + "/api/metrics")
 	if err != nil {
@@ -143,8 +142,8 @@ func (c *fleetSystem) countLanes(h *fleet.Host) (lanes int) {
 	return lanes
 }
 
-// awaitHolder waits until all hosts together hold at least the given number of lanes, and returns the host that holds
-// the most.
+// awaitHolder waits until all hosts together hold at least the given number of lanes. It returns the host with the most
+// lanes.
 func (c *fleetSystem) awaitHolder(lanes int) (holder *fleet.Host) {
 	c.t.Helper()
 	c.awaitCondition("the lanes have holders", startLimit, func() bool {
@@ -155,8 +154,8 @@ func (c *fleetSystem) awaitHolder(lanes int) (holder *fleet.Host) {
 	return holder
 }
 
-// findHolder returns the host that holds the most lanes, and how many lanes all hosts hold. It returns nil if no host
-// holds a lane.
+// findHolder returns the host with the most lanes, and the number of lanes that all hosts hold together. The host is
+// nil if no host holds a lane.
 func (c *fleetSystem) findHolder() (holder *fleet.Host, all int) {
 	c.t.Helper()
 	most := 0
@@ -169,7 +168,6 @@ func (c *fleetSystem) findHolder() (holder *fleet.Host, all int) {
 	return holder, all
 }
 
-// livingHosts returns the hosts that have not ended.
 func (c *fleetSystem) livingHosts() []*fleet.Host {
 	return slices.DeleteFunc(c.fleet.Hosts(), func(h *fleet.Host) bool {
 		select {
@@ -181,9 +179,8 @@ func (c *fleetSystem) livingHosts() []*fleet.Host {
 	})
 }
 
-// longestGaps returns for each lane the longest gap, which is the time from the end of a write to the start of the
-// next write. A gap counts if that next write began after the time "since". A lane without such a gap is missing. If
-// messages waited all the time, the gap is how long the lane stood still.
+// longestGaps returns, for each lane, the longest time between the end of one write and the start of the next. It
+// counts only gaps whose second write started after the time "since". A lane without such a gap is not in the map.
 func (c *fleetSystem) longestGaps(since time.Time) map[int]time.Duration {
 	c.t.Helper()
 	c.mu.Lock()
@@ -202,8 +199,8 @@ func (c *fleetSystem) longestGaps(since time.Time) map[int]time.Duration {
 	return longest
 }
 
-// awaitWrittenOnce waits until the CMS has the given number of items. It checks that the CMS got each message once, in
-// order per key, and never two of a key at a time.
+// awaitWrittenOnce waits until the CMS has the given number of items. It checks that each message was written once, and
+// that the writes of each key came in order and never at the same time.
 func (c *fleetSystem) awaitWrittenOnce(count int, limit time.Duration) {
 	c.t.Helper()
 	c.awaitCondition("everything is written", limit, func() bool { return c.readStats().Items >= count })
@@ -213,9 +210,9 @@ func (c *fleetSystem) awaitWrittenOnce(count int, limit time.Duration) {
 	}
 }
 
-// awaitHolderWithInvocation waits until the host that holds the most lanes has an invocation in flight, and returns
-// the host. The first holder of a burst may never have an invocation: if the other host takes the ticket of this
-// holder, the lane moves to the other host.
+// awaitHolderWithInvocation waits until the host with the most lanes has an invocation in flight, and returns this
+// host. The first holder of a burst possibly never gets an invocation: another host can take the ticket, and then the
+// lane moves to that host.
 func (c *fleetSystem) awaitHolderWithInvocation() (holder *fleet.Host) {
 	c.t.Helper()
 	c.awaitCondition("the holder has an invocation", 3*time.Minute, func() bool {
@@ -225,7 +222,6 @@ func (c *fleetSystem) awaitHolderWithInvocation() (holder *fleet.Host) {
 	return holder
 }
 
-// countInvocations returns how many invocations a host has in flight.
 func (c *fleetSystem) countInvocations(h *fleet.Host) int {
 	var d struct{ OutstandingInvocations int }
 	res, err := http.Get(h.URL() + "/admin/host/drain/status")
@@ -239,10 +235,9 @@ func (c *fleetSystem) countInvocations(h *fleet.Host) int {
 	return d.OutstandingInvocations
 }
 
-// A deployment or a scale-in stops a host while its handler delivers a burst. The test does so with one lane and with
-// eight lanes. The environment variable STOPS says how often it stops a host with each of these numbers of lanes
-// (default 1). Each stop has a storage of its own, because the emulator gets slower with each message. The test logs
-// how long the lanes stood still. `-parallel 1` measures one stop at a time.
+// A deployment or a scale-in stops a host while its handler delivers a burst. The environment variable STOPS sets the
+// number of stops (default 1), for one lane and for eight lanes. Each stop has its own storage, because the emulator
+// gets slower with each message. Run the test with -parallel 1 to measure one stop at a time.
 func TestStop_DuringABurst(t *testing.T) {
 	stops, err := strconv.Atoi(os.Getenv("STOPS"))
 	if err != nil {
@@ -252,7 +247,7 @@ func TestStop_DuringABurst(t *testing.T) {
 		t.Run(fmt.Sprintf("Lanes=%d", lanes), func(t *testing.T) {
 			var mu sync.Mutex
 			var standstills []time.Duration
-			t.Cleanup(func() { // when all stops are over
+			t.Cleanup(func() { // after all stops, which are parallel subtests
 				if len(standstills) > 0 {
 					t.Logf("%d stops, %d lanes: stood %s", stops, lanes, describeSpread(standstills))
 				}
@@ -269,8 +264,8 @@ func TestStop_DuringABurst(t *testing.T) {
 	}
 }
 
-// stopDuringABurst stops the host that holds the most lanes. For each lane that is written to afterwards, it returns
-// how long the lane stood still.
+// stopDuringABurst stops the host with the most lanes in the middle of a burst. It returns the longest gap of each lane
+// that has a write after the stop (see longestGaps).
 func stopDuringABurst(t *testing.T, lanes int) (standstills []time.Duration) {
 	c := newFleetSystem(t, 2, "lanes: 1 ", fmt.Sprintf("lanes: %d ", lanes))
 	size := 700 + 100*lanes
@@ -289,10 +284,10 @@ func stopDuringABurst(t *testing.T, lanes int) (standstills []time.Duration) {
 	return standstills
 }
 
-// The test stops a host in the first seconds of a burst, before the first ticket has arrived. The host has no
-// invocation to wait for, so it ends its handler 0.3 s after it has closed its socket. If the handler has handed the
-// lane over by then, the CMS gets no message twice. Otherwise the next holder may repeat the uncommitted deliveries,
-// 64 at most.
+// The test stops a host before the first ticket of a burst has arrived. The host has no invocation to wait for. So the
+// host closes its socket, and ends the handler 0.3 s later. If the handler has handed the lane over by then,
+// the CMS gets no message twice. Otherwise the next holder can repeat the uncommitted deliveries: at most 64
+// (maxUncommitted in internal/drain).
 func TestStop_BeforeTheFirstTicket(t *testing.T) {
 	stops, err := strconv.Atoi(os.Getenv("STOPS"))
 	if err != nil {
@@ -301,7 +296,7 @@ func TestStop_BeforeTheFirstTicket(t *testing.T) {
 	const handedOver, uncommitted = "handler: lanes handed over", 64
 	c := newFleetSystem(t, 2, "lanes: 1 ", "lanes: 1 ", "min: 0s, max: 10s", "min: 5m, max: 6m")
 	inTime, standstills, total := 0, []time.Duration{}, 0
-	for n := 0; n < stops || inTime == 0 && n < 5; n++ { // on a busy machine a hand-over may take too long
+	for n := 0; n < stops || inTime == 0 && n < 5; n++ { // on a busy machine the hand-over can be too late
 		h, began, size := c.awaitHolderAlone(fmt.Sprint("burst", n))
 		total += size
 		before, repeats := strings.Count(c.output.String(), handedOver), c.readStats().Repeats
@@ -335,10 +330,10 @@ func TestStop_BeforeTheFirstTicket(t *testing.T) {
 		c.readStats().Repeats, describeSpread(standstills))
 }
 
-// awaitHolderAlone posts bursts until, in the middle of a burst, a host holds the lane and has no invocation. It
-// returns this host, the time at which the CMS became fast in the last burst, and the number of posted messages.
-// During the posts of a burst the CMS is slow, so that work is left. Afterwards it is fast. On a busy machine the
-// first ticket may arrive before the end of the posts. Then the next burst is smaller.
+// awaitHolderAlone posts bursts until a host holds the lane, has no invocation, and has not written all messages. It
+// returns this host, the time at which the CMS became fast in the last burst, and the number of posted messages. The
+// CMS is slow during the posts, so that work is left after them. If the first ticket arrives before the last post,
+// awaitHolderAlone posts a smaller burst.
 func (c *fleetSystem) awaitHolderAlone(prefix string) (h *fleet.Host, began time.Time, posted int) {
 	c.t.Helper()
 	before := c.readStats().Items
@@ -365,11 +360,11 @@ func (c *fleetSystem) awaitHolderAlone(prefix string) (h *fleet.Host, began time
 	return nil, began, posted
 }
 
-// Before the platform removes an instance, it drains the instance: it sends no new invocation. It ends the instance as
-// soon as no invocation is in flight.
+// Before the platform removes an instance, it drains the instance: the platform sends no new invocation to the
+// instance, and waits until the instance has no invocation in flight. By then the instance must hold no lane.
 func TestDrain_DuringABurst(t *testing.T) {
 	c := newFleetSystem(t, 2)
-	const size = 3500 // the CMS needs a hundred seconds and more
+	const size = 3500 // 70 s of writes at 20 ms each, longer than an invocation (60 s)
 	c.postMany("burst", size)
 	h := c.awaitHolderWithInvocation()
 	res, err := http.Post(h.URL()+"/admin/host/drain", "", nil)
@@ -389,9 +384,8 @@ func TestDrain_DuringABurst(t *testing.T) {
 	t.Logf("the lane stood for %s at most", c.longestGaps(time.Time{})[0])
 }
 
-// The test replaces four instances, one after the other, while clients post messages. Before that, clients post while
-// all instances run. With replacements, the time within which nine of ten posts are accepted is at most five times as
-// long as before.
+// The test replaces four instances, one after the other, while clients post messages. The 90th percentile of the time
+// from post to acceptance must be at most five times that of posts without replacements.
 func TestRollingRestart_UnderLoad(t *testing.T) {
 	c := newFleetSystem(t, 4, "lanes: 1 ", "lanes: 4 ")
 	const rounds, size = 4, 500
@@ -426,13 +420,13 @@ func TestRollingRestart_UnderLoad(t *testing.T) {
 		describeSpread(took), c.longestGaps(time.Time{}))
 }
 
-// quantile returns a quantile of the durations, which it sorts.
+// quantile sorts the durations, and returns the quantile for a share from 0 to 1.
 func quantile(all []time.Duration, share float64) time.Duration {
 	slices.Sort(all)
 	return all[int(share*float64(len(all)-1))]
 }
 
-// describeSpread returns quantiles of the durations as text. It sorts the slice.
+// describeSpread sorts the durations, and returns some quantiles as text.
 func describeSpread(all []time.Duration) string {
 	if len(all) == 0 {
 		return "not at all: all messages were written before"

@@ -24,10 +24,10 @@ type webhookReceiver struct {
 	t *testing.T
 
 	mu     sync.Mutex
-	status int                          // the status of its answers
-	slow   time.Duration                // the delay before each answer; 0 = none
-	tries  int                          // the number of requests so far
-	events map[string]map[string]string // events answered 2xx without delay: their types, by message and webhook-id
+	status int                          // status of the answers
+	slow   time.Duration                // delay before each answer; 0 = none
+	tries  int                          // number of requests so far
+	events map[string]map[string]string // types of the recorded events, by message and webhook-id
 }
 
 func newReceiver(t *testing.T) *webhookReceiver {
@@ -37,7 +37,8 @@ func newReceiver(t *testing.T) *webhookReceiver {
 	return h
 }
 
-// ServeHTTP checks and records an event. It gives the answer that setAnswer has set.
+// ServeHTTP checks and counts an event, and answers as setAnswer has set. It records the event if this answer is 2xx
+// without a delay.
 func (h *webhookReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	var event struct {
@@ -73,7 +74,6 @@ func (h *webhookReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// setAnswer sets the status of the next answers, and the delay before each.
 func (h *webhookReceiver) setAnswer(status int, slow time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +86,7 @@ func (h *webhookReceiver) countTries() int {
 	return h.tries
 }
 
-// eventsOf returns the types of the recorded events of a message, by webhook-id.
+// eventsOf returns the types of a message's recorded events, by webhook-id.
 func (h *webhookReceiver) eventsOf(id string) map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,8 +95,8 @@ func (h *webhookReceiver) eventsOf(id string) map[string]string {
 
 func (h *webhookReceiver) hostName() string { return strings.TrimPrefix(h.URL, "http://") }
 
-// receiverSettings returns replacements in weir.yaml: they allow callbacks to these receivers, have events of dead
-// messages sent to the first receiver, and shorten the lease.
+// receiverSettings returns replacements in weir.yaml. They allow callbacks to the given receivers, send events of dead
+// messages to the first receiver, and shorten the lease.
 func receiverSettings(hooks ...*webhookReceiver) []string {
 	var hosts []string
 	for _, h := range hooks {
@@ -108,7 +108,7 @@ func receiverSettings(hooks ...*webhookReceiver) []string {
 		strings.Join(hosts, ", "), webhookSecret, hooks[0].URL+"/deaths", webhookSecret), "lease: 30s", "lease: 15s"}
 }
 
-// postWithCallback posts a message with a callback until Weir accepts it.
+// postWithCallback repeats a post with a callback until Weir accepts the message.
 func (s *system) postWithCallback(callback, path string, version int) (m postedMessage) {
 	s.t.Helper()
 	s.awaitCondition(path+" is accepted", time.Minute, func() bool {
@@ -122,7 +122,6 @@ func (s *system) postWithCallback(callback, path string, version int) (m postedM
 	return m
 }
 
-// postCallbackOnce posts a message with a callback, and returns the answer.
 func (s *system) postCallbackOnce(callback, path string, version int) (*http.Response, error) {
 	body := fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title></article>`, path, version, version)
 	req, err := http.NewRequest(http.MethodPost, s.weir+"/api/messages", strings.NewReader(body))
@@ -135,8 +134,8 @@ func (s *system) postCallbackOnce(callback, path string, version int) (*http.Res
 	return http.DefaultClient.Do(req)
 }
 
-// The receiver answers 503 to all callbacks at first, and the test kills handlers. Weir still calls each callback, and
-// uses one webhook-id for each event.
+// At first the receiver answers all callbacks with 503, and the test kills handlers. Afterwards the receiver still gets
+// the callback of each message, under one webhook-id.
 func TestCallbacks_AcrossKillsAndAnAbsentReceiver(t *testing.T) {
 	h := newReceiver(t)
 	s := newSystem(t, 2, receiverSettings(h)...)
@@ -161,8 +160,8 @@ func TestCallbacks_AcrossKillsAndAnAbsentReceiver(t *testing.T) {
 	s.checkRecord()
 }
 
-// Weir sends the event of a dead message to the operator's receiver. It refuses a message whose callback has a wrong
-// address.
+// Weir sends the event of a dead message to the operator's receiver. Weir refuses a post whose callback address is not
+// allowed.
 func TestNotify_OfADeath(t *testing.T) {
 	h := newReceiver(t)
 	s := newSystem(t, 1, append(receiverSettings(h), "attempts: 5", "attempts: 1")...)
@@ -191,7 +190,7 @@ func TestNotify_OfADeath(t *testing.T) {
 	}
 }
 
-// A receiver that answers only after 30 s delays neither deliveries nor other receivers.
+// A receiver that answers after 30 s does not delay deliveries or other receivers.
 func TestCallbacks_ASlowReceiverDelaysNoOther(t *testing.T) {
 	slow, quick := newReceiver(t), newReceiver(t)
 	s := newSystem(t, 1, receiverSettings(quick, slow)...)

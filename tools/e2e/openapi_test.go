@@ -10,8 +10,9 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// requestStatus sends a request, checks the status of the answer, and returns the answer's body and headers. header
-// has names and values of request headers in turn. A body that begins with < is XML, another one is JSON.
+// requestStatus sends a request and checks the status of the answer. It returns the body and the headers of the answer.
+// The argument "header" has names and values of request headers in turn. The Content-Type is XML if the body begins
+// with <, and JSON otherwise.
 func (s *system) requestStatus(status int, method, path, body string, header ...string) (answer string,
 	headers http.Header) {
 	s.t.Helper()
@@ -40,7 +41,7 @@ func (s *system) requestStatus(status int, method, path, body string, header ...
 	return string(text), resp.Header
 }
 
-// postAccepted posts a message, and returns its id.
+// postAccepted posts an article, and returns the message's id.
 func (s *system) postAccepted(path string, header ...string) string {
 	s.t.Helper()
 	_, headers := s.requestStatus(202, "POST", "/api/messages", titledArticle(path, anyTitle), header...)
@@ -48,23 +49,22 @@ func (s *system) postAccepted(path string, header ...string) string {
 	return location[strings.LastIndex(location, "/")+1:]
 }
 
-// anyTitle is the title of the messages of askEveryOperation. No other text has it, because the test of redaction
-// looks for it.
+// anyTitle is the title of the articles that askEveryOperation posts. It contains the text of the constant canary,
+// because TestRedact_ReadersSeeNoValue searches answers and logs for this text.
 const anyTitle = "qx7canary title"
 
 func titledArticle(path, title string) string {
 	return `<article path="` + path + `" version="1"><title>` + title + `</title></article>`
 }
 
-// awaitStage waits until a message has the given stage.
 func (s *system) awaitStage(id, stage string) {
 	s.t.Helper()
 	s.awaitCondition(id+" is "+stage, time.Minute,
 		func() bool { return getJSON[postedMessage](s, s.weir+"/api/messages/"+id).Stage == stage })
 }
 
-// Each operation of the description succeeds at least once, in a system with messages of many stages. All tests share
-// an HTTP client, which checks each answer against the description.
+// Each operation of openapi.yaml succeeds at least once, in a system with messages of many stages. The transport of
+// http.DefaultClient, which TestMain sets, checks each answer against openapi.yaml.
 func TestOpenAPI_EveryOperation(t *testing.T) { inEachMode(t, testOpenAPIEveryOperation) }
 
 func testOpenAPIEveryOperation(t *testing.T) {
@@ -77,8 +77,8 @@ func testOpenAPIEveryOperation(t *testing.T) {
 	}
 }
 
-// askEveryOperation calls each operation of the description. The system must have the settings of
-// testOpenAPIEveryOperation.
+// askEveryOperation calls each operation of openapi.yaml. The contract "delete" must have versions and a step that
+// remembers an id, as in testOpenAPIEveryOperation.
 func (s *system) askEveryOperation() {
 	s.checkMessages()
 	s.checkBatches()
@@ -91,8 +91,8 @@ func (s *system) askEveryOperation() {
 	s.checkService()
 }
 
-// unchangedStatus returns the status of Weir's answer to If-None-Match if nothing has changed. Weir does not answer
-// 304 under a host that forwards, because that host would close the client's connection.
+// unchangedStatus returns the status of Weir's answer to If-None-Match if nothing has changed. Weir does not answer 304
+// under a forwarding host, because such a host closes the client's connection after a 304.
 func (s *system) unchangedStatus() int {
 	if s.mode == host.Forwarding {
 		return http.StatusOK
@@ -113,7 +113,7 @@ func (s *system) checkBatches() {
 	s.requestStatus(404, "DELETE", "/api/batches/none", "")
 	s.requestStatus(409, "DELETE", strings.TrimPrefix(address, s.weir), "")
 	_, headers = s.requestStatus(202, "POST", "/api/batches?split=/feed/article", writeFeed(10, 500))
-	// The batch has so many parts (5000) that the next request arrives before all of them are filed.
+	// The batch has 5,000 parts, so that the next request arrives before all parts are appended.
 	s.requestStatus(202, "DELETE", strings.TrimPrefix(headers.Get("Location"), s.weir), "")
 	s.requestStatus(400, "POST", "/api/batches?mode=some", feed)
 	s.requestStatus(400, "POST", "/api/batches", feed, "Weir-Deliver-After", "1h")
@@ -159,8 +159,7 @@ func (s *system) checkMessages() {
 	s.requestStatus(400, "GET", "/api/messages?continue=x", "")
 }
 
-// checkVersions uses a key whose messages supersede each other. Weir forgets the key's version, and the id that a
-// step remembered for the key.
+// checkVersions lets Weir forget a key's version, and the id that a step remembered for the key.
 func (s *system) checkVersions() {
 	s.requestStatus(200, "POST", "/api/messages", `<delete path="/gone" version="1"/>`, "Prefer", "wait=30")
 	s.requestStatus(200, "GET", "/api/versions?key=/gone", "")
@@ -172,8 +171,8 @@ func (s *system) checkVersions() {
 	s.requestStatus(404, "POST", "/api/remembered/forget", `{"key":"/never","contract":"delete"}`)
 }
 
-// checkDead makes messages die. It corrects the first, replays the second, and discards two of another key. It
-// returns the id of a message that stays dead.
+// checkDead makes messages dead, and has some of them corrected, replayed or discarded. It returns the id of a message
+// that is still dead.
 func (s *system) checkDead() string {
 	s.setFaults(`{"failPath":"/bad"}`)
 	first := s.postAccepted("/bad")
@@ -208,7 +207,7 @@ func (s *system) checkDead() string {
 	return third
 }
 
-// checkDiscards discards one dead message by its id, and one by its key.
+// checkDiscards discards one dead message by its id, and another by a filter.
 func (s *system) checkDiscards() {
 	s.setFaults(`{"failPath":"/hopeless"}`)
 	first, second := s.postAccepted("/hopeless"), s.postAccepted("/hopeless")
@@ -260,7 +259,7 @@ func (s *system) checkReplays(dead string) {
 	s.requestStatus(404, "GET", "/api/replays/none", "")
 	s.requestStatus(404, "DELETE", "/api/replays/none", "")
 
-	// The test cancels the next replay. The replay does not end before that, because all lanes are paused.
+	// All lanes are paused, so that the next replay still runs when the test cancels it.
 	s.setFaults(`{"failPath":"/bad"}`)
 	s.awaitStage(s.postAccepted("/bad"), "dead")
 	s.requestStatus(200, "POST", "/api/pause", `{"all":true,"reason":"a replay waits"}`)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// pauseList has the fields of the list of pauses that tests read.
+// pauseList has some fields of the answer to GET /api/pauses.
 type pauseList struct {
 	Pauses []struct {
 		Scope, Key, Reason string
@@ -16,8 +16,8 @@ type pauseList struct {
 	Calendar struct{ Closed bool }
 }
 
-// While all lanes are paused, no request reaches the CMS, although the test kills handlers. After the resume the CMS
-// gets all messages, in order.
+// While all lanes are paused, no request reaches the CMS, even after the test has killed handlers. After the resume the
+// CMS gets all messages, in order per key.
 func TestPause_OutlivesHandlers(t *testing.T) {
 	s := newSystem(t, 2, "lanes: 1 ", "lanes: 2 ", "lease: 30s", "lease: 15s")
 	posted := make(chan []postedMessage, 1)
@@ -42,7 +42,7 @@ func TestPause_OutlivesHandlers(t *testing.T) {
 	}
 	before := len(s.readRequests())
 	for _, r := range s.readRequests() {
-		// A pause takes effect within 1.5 s. A busy machine may take longer.
+		// A pause takes effect within 1.5 s. A busy machine can take longer.
 		if late := r.StartedAt.Sub(paused); late > 6*time.Second {
 			t.Errorf("%s was sent %s after the pause, want at most 6s", r.Path, late)
 		}
@@ -56,7 +56,7 @@ func TestPause_OutlivesHandlers(t *testing.T) {
 	s.checkHistory(accepted)
 }
 
-// While a key is paused, only the messages of that key wait. A pause with an end ends by itself.
+// A pause of a key holds back only the messages of that key. A pause with an end time ends by itself.
 func TestPause_Key(t *testing.T) {
 	s := newSystem(t, 1)
 	s.requestPause("pause", `{"key":"/p/1","reason":"it breaks the page"}`, 200, 1)
@@ -91,8 +91,8 @@ func TestPause_Key(t *testing.T) {
 	s.checkRecord()
 }
 
-// requestPause requests a pause if the argument "what" is "pause", and a resume if it is "resume". It checks the
-// number of pauses that are in force afterwards against the argument "pauses"; -1 = any number.
+// requestPause posts to /api/pause or to /api/resume: "what" is "pause" or "resume". It checks the status of the answer
+// and the number of pauses in the answer. If "pauses" is -1, it accepts any number.
 func (s *system) requestPause(what, body string, status, pauses int) {
 	s.t.Helper()
 	code, _, said := s.requestJSON("POST", s.weir+"/api/"+what, body, "Content-Type", "application/json")

@@ -8,8 +8,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 )
 
-// TestTableRemoved_BeginsAnew removes the table while a handler runs. The handler exits, because the lanes and
-// numbers in its memory belong to that table. The host starts another handler, which makes the table again and
+// TestTableRemoved_BeginsAnew removes the table while a handler runs. The handler must exit, because it has lanes and
+// sequence numbers of the removed table in memory. The host starts another handler, which creates the table again and
 // accepts messages.
 func TestTableRemoved_BeginsAnew(t *testing.T) {
 	s := newSystem(t, 1)
@@ -41,8 +41,8 @@ func TestTableRemoved_BeginsAnew(t *testing.T) {
 	}
 }
 
-// With the setting "process" of delivery.instances, receivers put tickets into the queue and deliver nothing. A
-// process that gets a ticket delivers the messages of the ticket's lane.
+// With the setting delivery.instances: process, receivers put tickets into the queue and deliver nothing. The process
+// that gets a ticket delivers the messages of the lane.
 func TestDeliveryByProcess(t *testing.T) {
 	s := newSystem(t, 2, "method: POST", "method: POST\n  instances: process")
 	accepted := s.postBurst(t.Context(), 5, 10)

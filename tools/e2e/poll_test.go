@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// The test starts a process of weir poll each 10 s. At random times an appender files messages, and delivers none of
-// them. The tests of internal/poll check in virtual time how soon each message is delivered, because a busy machine
-// has delays.
+// Each 10 s the test starts a process of `weir poll`. An appender in the test appends messages at random times, and
+// only the processes of `weir poll` deliver. The test sets no limit for the wait of a message, because the machine can
+// be busy. The tests of internal/poll check the wait in virtual time.
 func TestPoll_DeliversMessagesFiledAtAnyTime(t *testing.T) {
 	const (
 		period, idle = 10 * time.Second, 2 * time.Second
@@ -32,7 +32,7 @@ func TestPoll_DeliversMessagesFiledAtAnyTime(t *testing.T) {
 				idle.String(), "--estimate", "100ms")
 		})
 	}
-	// In the last 5 s of the last process no message comes, because no later process would deliver it.
+	// No message is appended in the last 5 s, because no later process would deliver it.
 	accepted := map[string]time.Time{}
 	for _, at := range randomTimes(messages, starts*period-5*time.Second) {
 		<-time.After(time.Until(began.Add(at)))
@@ -59,7 +59,7 @@ func TestPoll_DeliversMessagesFiledAtAnyTime(t *testing.T) {
 	}
 }
 
-// randomTimes returns n random durations below limit, sorted.
+// randomTimes returns n random durations below limit, in ascending order.
 func randomTimes(n int, limit time.Duration) []time.Duration {
 	all := make([]time.Duration, n)
 	for i := range all {
@@ -69,8 +69,8 @@ func randomTimes(n int, limit time.Duration) []time.Duration {
 	return all
 }
 
-// Seven processes of weir poll run beside a Functions host. Each overlaps the next by half of its time. The lane has
-// at least two holders. No message is lost, doubled or out of order.
+// Processes of `weir poll` run beside a Functions host. One process starts each 2 s and runs for about 4 s, so the
+// processes overlap. The lane gets a new holder at least once. Each message is delivered once, in order per key.
 func TestPoll_OverlappingBesideAHost(t *testing.T) {
 	s := newSystem(t, 1, "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s")
 	appender, _ := s.openAppender(1)

@@ -13,8 +13,8 @@ import (
 	"weir/tools/delay"
 )
 
-// A consumer with slow storage stops while it has messages in hand. The next consumer must not file later messages of
-// their key before them.
+// A consumer with slow storage stops while it has unacknowledged messages. The next consumer must not append a key's
+// later messages before the earlier ones.
 func TestRabbitMQ_StopKeepsTheOrder(t *testing.T) {
 	s := newSystem(t, 1)
 	slow, err := delay.Start(context.WithoutCancel(t.Context()), delay.Config{Target: s.storage.ConnectionString(),
@@ -38,8 +38,8 @@ func TestRabbitMQ_StopKeepsTheOrder(t *testing.T) {
 	s.awaitWrites(40, 2*time.Minute)
 }
 
-// The number of lanes changes while a consumer is in the middle of a burst. The consumer exits, and the test starts it
-// again with the new number, as a supervisor does.
+// The number of lanes changes while a consumer works on a burst. The consumer exits, and the test starts a new one, as
+// a supervisor would.
 func TestRabbitMQ_NumberOfLanesChanges(t *testing.T) {
 	const versions = 250
 	s := newBareSystemAt(t, time.Millisecond)
@@ -66,8 +66,8 @@ func TestRabbitMQ_NumberOfLanesChanges(t *testing.T) {
 	last := s.startConsumer(s.app)
 	want := len(paths) * versions
 	s.awaitCondition(fmt.Sprintf("%d writes", want), 3*time.Minute, func() bool { return s.readStats().Writes >= want })
-	// Sequence numbers begin anew with the epoch. So the test checks the order by versions (Inversions), and not by
-	// sequence numbers (Overtaken).
+	// The counter Overtaken compares sequence numbers, which begin anew after the change. So the test checks the
+	// counter Inversions instead, which compares versions.
 	if st := s.readStats(); st.Writes != want || st.Repeats+st.Overlaps+st.Inversions != 0 {
 		t.Errorf("got %+v, want %d writes, each once and in the order of its key", st, want)
 	}

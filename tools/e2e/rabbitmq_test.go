@@ -18,20 +18,19 @@ import (
 	"weir/tools/realbroker"
 )
 
-// stageConsumer stages an app with settings for weir consume. The argument "more" has further settings of
-// intake.rabbitmq.
+// stageConsumer makes an app folder with settings for weir consume. "more" has further settings of intake.rabbitmq.
 func (s *system) stageConsumer(b *realbroker.Broker, more string, queues ...*brokerQueue) string {
 	s.t.Helper()
 	return s.stageConsumerAt(b.URL(), more, queues...)
 }
 
-// stageConsumerAt does the same as stageConsumer, with the address of a broker.
+// stageConsumerAt is stageConsumer with a broker at any address.
 func (s *system) stageConsumerAt(url, more string, queues ...*brokerQueue) string {
 	s.t.Helper()
 	return s.stageAppWith(readFile(s.t, filepath.Join("..", "..", "weir.yaml")) + consumerYAML(url, more, queues...))
 }
 
-// consumerYAML returns the settings for a consumer of the queues.
+// consumerYAML returns the section intake.rabbitmq of weir.yaml.
 func consumerYAML(url, more string, queues ...*brokerQueue) string {
 	settings := fmt.Sprintf("\nintake:\n  rabbitmq:\n    url: %s\n%s    queues:\n", url, more)
 	for _, q := range queues {
@@ -48,7 +47,7 @@ type consumerProcess struct {
 	ended  chan struct{} // closed when the process has ended
 }
 
-// startConsumer starts weir consume, and adds env to its environment.
+// startConsumer starts weir consume with the app's weir.yaml, and adds env to its environment.
 func (s *system) startConsumer(app string, env ...string) *consumerProcess {
 	s.t.Helper()
 	p := &consumerProcess{cmd: exec.Command(filepath.Join(built, "handler"), "consume"), output: &processLogs{},
@@ -69,8 +68,8 @@ func (s *system) startConsumer(app string, env ...string) *consumerProcess {
 	return p
 }
 
-// endProcess sends a signal to the process, waits for its end, and returns the exit code; -1 = a signal ended it. It
-// kills a process that does not end in time.
+// endProcess sends a signal, and waits until the process has ended. It kills the process after 20 s. It returns the
+// exit code; -1 = a signal ended the process.
 func (p *consumerProcess) endProcess(signal syscall.Signal) int {
 	p.cmd.Process.Signal(signal) // an error means that the process has ended
 	timer := time.AfterFunc(20*time.Second, func() { p.cmd.Process.Kill() })
@@ -79,15 +78,14 @@ func (p *consumerProcess) endProcess(signal syscall.Signal) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// awaitConsumer waits until a consumer has logged that it consumes a queue.
 func (s *system) awaitConsumer(p *consumerProcess) {
 	s.t.Helper()
 	s.awaitCondition("the consumer consumes", time.Minute,
 		func() bool { return strings.Contains(p.output.String(), `"consume: consuming"`) })
 }
 
-// awaitWrites waits until the CMS has the given number of writes, and checks that it got each message once, in the
-// order of its key.
+// awaitWrites waits until the CMS has the given number of writes. It checks that each message was written once, in
+// order per key.
 func (s *system) awaitWrites(want int, limit time.Duration) {
 	s.t.Helper()
 	s.awaitCondition(fmt.Sprintf("%d writes", want), limit, func() bool { return s.readStats().Writes >= want })
@@ -114,8 +112,8 @@ func TestRabbitMQ_KeepsTheOrderOfEachKey(t *testing.T) {
 	}
 }
 
-// Two consumers run, and only one of them gets messages of the queue. The test kills this consumer in the middle of a
-// burst, then the other one, and then starts a third.
+// In the middle of a burst, the test kills the consumer of a queue. A second consumer takes over, and the test kills
+// it, too. A third consumer takes the remaining messages.
 func TestRabbitMQ_ConsumersKilledInABurst(t *testing.T) {
 	t.Parallel()
 	for name, arguments := range map[string]amqp.Table{
@@ -128,7 +126,6 @@ func TestRabbitMQ_ConsumersKilledInABurst(t *testing.T) {
 	}
 }
 
-// killConsumersInABurst runs the test with a queue that it declares with the given arguments.
 func killConsumersInABurst(t *testing.T, arguments amqp.Table) {
 	const versions = 250
 	s := newBareSystemAt(t, time.Millisecond)
@@ -201,7 +198,7 @@ func TestRabbitMQ_StorageAway(t *testing.T) {
 		QueuePort: ports.Queue, TablePort: ports.Table}); err != nil {
 		t.Fatal(err)
 	}
-	// The CMS may get a message again if storage did not take the commit of its delivery.
+	// The CMS gets a message twice if storage stopped between the delivery and its commit.
 	s.awaitCondition("90 messages are written", 3*time.Minute, func() bool {
 		st := s.readStats()
 		return st.Writes-st.Repeats >= 90
@@ -214,12 +211,11 @@ func TestRabbitMQ_StorageAway(t *testing.T) {
 	}
 }
 
-// The broker is short of memory, and accepts no dead letter. It still accepts acknowledgements. So the consumer files
-// more valid messages than it may have unacknowledged at a time (the prefetch). When the broker has memory again, it
-// gets the dead letter once.
+// A broker that is short of memory accepts acknowledgements, but no dead letter. The consumer still takes all valid
+// messages, which are more than its prefetch (5). When the broker has memory again, it gets the dead letter once.
 func TestRabbitMQ_BrokerBlocksPublishers(t *testing.T) {
 	s := newSystem(t, 1)
-	b, err := realbroker.Start(t.Context(), t.TempDir(), s.output) // not shared: its alarm stops all queues
+	b, err := realbroker.Start(t.Context(), t.TempDir(), s.output) // not shared: a memory alarm stops all queues
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +243,8 @@ func TestRabbitMQ_BrokerBlocksPublishers(t *testing.T) {
 	}
 }
 
-// The network to the broker is lost, and all connections stay open. The consumer still ends within 10 s after SIGTERM.
+// The connections to the broker stay open, but transfer nothing any more. The consumer still ends within 10 s after
+// SIGTERM.
 func TestRabbitMQ_StopsWithoutTheBroker(t *testing.T) {
 	s := newSystem(t, 1)
 	b := useSharedBroker(t)
@@ -309,7 +306,8 @@ func TestRabbitMQ_InvalidMessagesAreDeadLetters(t *testing.T) {
 	}
 }
 
-// A message with a due time does not delay other messages, and does not stay in the queue until it is due.
+// The consumer takes a message from the queue even if the message is not due yet. Such a message does not delay other
+// messages.
 func TestRabbitMQ_DueTimes(t *testing.T) {
 	s := newSystem(t, 1)
 	b := useSharedBroker(t)

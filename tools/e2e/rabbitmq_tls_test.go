@@ -10,8 +10,8 @@ import (
 	"weir/tools/realbroker"
 )
 
-// The broker requires a client certificate. A consumer takes no message in three cases: it has no certificate, it does
-// not know the authority of the broker's certificate, or it connects by a name that this certificate lacks.
+// The broker requires a client certificate. A consumer without a certificate takes no message. A consumer that cannot
+// verify the broker's certificate takes no message, either.
 func TestRabbitMQ_Encrypted(t *testing.T) {
 	s := newSystem(t, 1)
 	b, err := realbroker.StartEncrypted(t.Context(), t.TempDir(), s.output)
@@ -30,8 +30,8 @@ func TestRabbitMQ_Encrypted(t *testing.T) {
 			"certificate is not valid for any names, but wanted to match localhost"},
 	} {
 		p := s.startConsumer(s.stageConsumerAt(c.url, "    tls: { "+c.tls+" }\n", q))
-		// If the consumer sends no certificate, the broker sends an alert and closes the connection. The close can
-		// overtake the alert. So the consumer may log the reason only after a few tries.
+		// If a client certificate is missing, the broker sends an alert and closes the connection. The consumer can see
+		// the close before the alert. So the consumer can need several tries until it logs the reason.
 		s.awaitCondition(fmt.Sprintf("a consumer with %s logs %q", c.name, c.want), time.Minute, func() bool {
 			log := p.output.String()
 			return strings.Contains(log, `"consume: not consuming"`) && strings.Contains(log, c.want)

@@ -24,27 +24,27 @@ type realCMS interface {
 	Stop() error
 }
 
-// cmsAPI is an API of a CMS, with the recipe that uses it.
+// cmsAPI is an API of a CMS, with the recipe for this API.
 type cmsAPI struct {
 	recipe   string // folder below recipes
 	isCreate func(r *http.Request, body []byte) bool
 	isUpdate func(r *http.Request, body []byte) bool
-	// start starts the CMS. It returns the CMS's address, and a function that returns environment variables for the
-	// recipe. These depend on the address by which Weir reaches the CMS, which is the address of the proxy.
+	// start starts the CMS, and returns its address. The function "variables" returns the environment variables that
+	// the recipe needs. Its argument is the address to which Weir sends its requests: the address of the proxy.
 	start func(ctx context.Context, log io.Writer) (_ realCMS, url string, variables func(url string) []string, _ error)
 }
 
-// byMethod recognizes requests by their method.
 func byMethod(method string) func(*http.Request, []byte) bool {
 	return func(r *http.Request, _ []byte) bool { return r.Method == method }
 }
 
-// byCall recognizes requests by the name of a call in their body.
+// byCall recognizes requests whose body contains the name of a call.
 func byCall(name string) func(*http.Request, []byte) bool {
 	return func(_ *http.Request, body []byte) bool { return bytes.Contains(body, []byte(name)) }
 }
 
-// cmsRun is a race through Weir to a real CMS of the test's own, with a proxy between the two.
+// cmsRun is a run of one realcms.Race, a burst of messages from concurrent clients. Weir writes the messages to a real
+// CMS that only this test uses. A proxy stands between Weir and the CMS.
 type cmsRun struct {
 	*system
 	api   cmsAPI
@@ -52,7 +52,7 @@ type cmsRun struct {
 	cms   realCMS
 	proxy *realcms.Proxy
 
-	// faults has the function that chooses the proxy's treatment of each request.
+	// faults has the function that setFaults has set.
 	faults          atomic.Pointer[func(r *http.Request, body []byte) realcms.Fault]
 	creates, writes atomic.Int64 // requests to the CMS; writes include creates
 
@@ -60,8 +60,8 @@ type cmsRun struct {
 	ids map[string]bool // the ids of the accepted messages
 }
 
-// newCMSRun starts storage, the CMS, the proxy and Weir. settings has replacements in the recipe: an old text, its
-// new text, and so on.
+// newCMSRun starts storage, the CMS, the proxy and Weir. The argument "settings" has replacements in the recipe: old
+// and new text in turn.
 func newCMSRun(t *testing.T, api cmsAPI, race realcms.Race, instances int, settings ...string) *cmsRun {
 	t.Helper()
 	t.Parallel()
@@ -82,13 +82,12 @@ func newCMSRun(t *testing.T, api cmsAPI, race realcms.Race, instances int, setti
 	}
 	t.Cleanup(func() { w.proxy.Close() })
 	text := readFile(t, filepath.Join("..", "..", "recipes", api.recipe, "weir.yaml"))
-	// 15 s is the shortest lease. The lane of a killed holder stands still for about as long.
+	// The lane of a killed holder stalls until the lease has expired, and 15 s is the shortest lease.
 	w.app = w.stageAppWith("lease: 15s\n" + strings.NewReplacer(settings...).Replace(text))
 	w.startStagedHost(variables(w.proxy.URL), []string{"--instances", fmt.Sprint(instances)})
 	return w
 }
 
-// treatRequest counts a request, and returns its treatment.
 func (w *cmsRun) treatRequest(r *http.Request, body []byte) realcms.Fault {
 	if w.api.isCreate(r, body) {
 		w.creates.Add(1)
@@ -99,12 +98,13 @@ func (w *cmsRun) treatRequest(r *http.Request, body []byte) realcms.Fault {
 	return (*w.faults.Load())(r, body)
 }
 
-// setFaults sets the function that chooses the proxy's treatment of each request, as in realcms.StartProxy.
+// setFaults sets the function that tells the proxy how to treat each request. The proxy calls the function
+// concurrently.
 func (w *cmsRun) setFaults(choose func(r *http.Request, body []byte) realcms.Fault) {
 	w.faults.Store(&choose)
 }
 
-// postUntilAccepted posts a version until Weir accepts it, as an upstream does.
+// postUntilAccepted repeats the post of a version until Weir accepts it, as an upstream does.
 func (w *cmsRun) postUntilAccepted(ctx context.Context, slug string, version int) error {
 	for {
 		id, err := w.postOnce(ctx, slug, version)
@@ -145,14 +145,15 @@ func (w *cmsRun) postOnce(ctx context.Context, slug string, version int) (id str
 	return location[strings.LastIndex(location, "/")+1:], nil
 }
 
-// startRace sends the messages of the race from all clients. The channel gets the errors.
+// startRace posts the messages of the race in the background. The channel gets the errors when all clients have ended.
 func (w *cmsRun) startRace() <-chan []error {
 	sent := make(chan []error, 1)
 	go func() { sent <- w.race.Run(w.t.Context(), w.postUntilAccepted) }()
 	return sent
 }
 
-// awaitRace waits until each message of the race is final, and reports an error for each dead one.
+// awaitRace waits until each message of the race is final. It reports an error for each failed post and for each dead
+// message.
 func (w *cmsRun) awaitRace(sent <-chan []error) {
 	w.t.Helper()
 	for _, err := range <-sent {
@@ -177,7 +178,7 @@ func (w *cmsRun) awaitRace(sent <-chan []error) {
 	w.t.Logf("%v; the CMS got %d requests, %d of them writes", stages, w.proxy.Count(), w.writes.Load())
 }
 
-// checkPosts checks that the CMS has one post for each slug, with the newest version.
+// checkPosts checks that the CMS has exactly one post for each slug, in the newest version.
 func (w *cmsRun) checkPosts() {
 	w.t.Helper()
 	posts, err := w.cms.Posts(w.t.Context(), w.race.Prefix)
@@ -189,10 +190,9 @@ func (w *cmsRun) checkPosts() {
 	}
 }
 
-// testTwoKills kills the holder twice while it waits for an answer of the CMS. One kill comes after the CMS has
-// created an item, the other after the first update by the CMS. Each race has a first update: if a create got no
-// answer, the next holder sends the message once more, finds the item, and updates it. A race may have no second
-// update: if Weir accepts all versions before the first kill, the newest version supersedes the others.
+// testTwoKills kills the holder twice: while the holder waits for the answer to the fourth create, and while it waits
+// for the answer to the first update. Both times the CMS has done the write, and the proxy loses the answer. There is
+// at least one update: after the kill at the create, the next holder finds the created item and updates it.
 func testTwoKills(t *testing.T, api cmsAPI, race realcms.Race) {
 	w := newCMSRun(t, api, race, 2)
 	reached, killed := make(chan string), make(chan struct{})
@@ -230,9 +230,9 @@ func testTwoKills(t *testing.T, api cmsAPI, race realcms.Race) {
 	w.checkPosts()
 }
 
-// testSpoiltAnswers loses answers to creates, loses or spoils answers to other requests, and restarts the CMS in the
-// middle. No version supersedes another, so the CMS gets each version. The race should have one client, which posts
-// the versions in order.
+// testSpoiltAnswers loses answers to creates, loses or spoils answers to other requests, and restarts the CMS's web
+// server in the middle. No version supersedes another, so the CMS gets each version. The race should have only one
+// client, because several clients can post the versions of a slug out of order.
 func testSpoiltAnswers(t *testing.T, api cmsAPI, race realcms.Race) {
 	w := newCMSRun(t, api, race, 1, "supersede: true", "supersede: false", "delivery:\n",
 		"delivery:\n  settle: 1s\n  backoff: { min: 100ms, max: 1s }\n")
@@ -242,7 +242,7 @@ func testSpoiltAnswers(t *testing.T, api cmsAPI, race realcms.Race) {
 		n := requests.Add(1)
 		spoil := realcms.SpoilNone
 		switch {
-		case api.isCreate(r, body) && w.creates.Load()%3 == 1: // the first create and each third after it
+		case api.isCreate(r, body) && w.creates.Load()%3 == 1: // the 1st, 4th, 7th create and so on
 			spoil = realcms.SpoilLose
 		case n%9 == 0:
 			spoil = []realcms.Spoil{realcms.SpoilHTML, realcms.SpoilCut, realcms.SpoilLose}[n/9%3]

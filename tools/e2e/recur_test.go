@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// scheduleState has the fields of a schedule that tests read.
+// scheduleState has some fields of the API's answer for a schedule.
 type scheduleState struct {
 	Name  string
 	State struct {
@@ -19,7 +19,6 @@ type scheduleState struct {
 	}
 }
 
-// sendJSON sends JSON and returns the status and the answer.
 func (s *system) sendJSON(method, path, body string) (int, string) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.weir+path, strings.NewReader(body))
@@ -36,8 +35,8 @@ func (s *system) sendJSON(method, path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// A schedule with a message each second runs in two handlers, which the test kills in turn. There is exactly one
-// message for each second.
+// A schedule makes a message for each second, although the test kills the two handlers in turn. No second gets two
+// messages.
 func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s")
 	definition := `{"cron":"@every 1s","missed":"all",` +
@@ -46,7 +45,7 @@ func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 		t.Fatalf("got %d %s, want 201", status, answer)
 	}
 	var known int64
-	filed := func() int64 { // without an answer of a handler it returns the last known number
+	filed := func() int64 { // returns the last known number if no handler answers
 		status, answer := s.sendJSON("GET", "/api/schedules/tick", "")
 		var now scheduleState
 		if status == http.StatusOK {
@@ -84,7 +83,7 @@ func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 	s.logLateness()
 }
 
-// logLateness logs the times from the due times of messages to their requests at the CMS.
+// logLateness logs how late messages arrived at the CMS, counted from their due times.
 func (s *system) logLateness() {
 	s.t.Helper()
 	var late []time.Duration
@@ -98,7 +97,7 @@ func (s *system) logLateness() {
 		late[len(late)-1])
 }
 
-// readTicks returns the ids of the messages that the CMS has taken, by due time.
+// readTicks returns a set for each due time: the ids of the messages with that due time that the CMS accepted.
 func (s *system) readTicks() map[string]map[string]bool {
 	s.t.Helper()
 	out := map[string]map[string]bool{}

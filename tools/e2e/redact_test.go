@@ -21,42 +21,40 @@ import (
 	"weir/tools/collector"
 )
 
-// canary is a text that is in each redacted value, and nowhere else.
+// canary is part of each redacted value, and of no other text.
 const canary = "qx7canary"
 
-// hasCanary reports whether a text has a redacted value, in any case.
+// hasCanary reports whether a text contains canary, in upper or lower case.
 func hasCanary(text string) bool { return strings.Contains(strings.ToLower(text), canary) }
 
-// showAroundCanary returns the part of a text around the first redacted value. The text must have one.
+// showAroundCanary returns the part of a text near its first canary. The text must contain canary.
 func showAroundCanary(text string) string {
 	at := strings.Index(strings.ToLower(text), canary)
 	return text[max(0, at-200):min(len(text), at+200)]
 }
 
-// recordedAnswers gathers the answers of hosts to the requests of the tests' HTTP client.
+// recordedAnswers is an HTTP transport that records the answers of some hosts.
 type recordedAnswers struct {
 	mu     sync.Mutex
-	byHost map[string][]string // only hosts that were given to startRecording
+	byHost map[string][]string // keys: the hosts that startRecording has added
 }
 
-// recorded is part of the HTTP client of all tests.
+// recorded sees all requests of http.DefaultClient.
 var recorded = &recordedAnswers{byHost: map[string][]string{}}
 
-// startRecording begins to gather the answers of a host.
 func (a *recordedAnswers) startRecording(host string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.byHost[host] = []string{}
 }
 
-// listAnswers returns the recorded answers of a host.
 func (a *recordedAnswers) listAnswers(host string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.byHost[host])
 }
 
-// RoundTrip implements http.RoundTripper. It records the answer if the host is recorded.
+// RoundTrip implements http.RoundTripper. It records the answer if startRecording has added the host.
 func (a *recordedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
@@ -78,8 +76,9 @@ func (a *recordedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// echo stands in front of the demo CMS. To each answer of the demo CMS it appends the last body that it got. Messages
-// of people do not reach the demo CMS: echo rejects them, with an answer that has the body in several forms.
+// echo stands in front of the demo CMS, and repeats request bodies in answers. It appends the last request body to each
+// answer of the demo CMS. It does not pass on messages of the contract "person", but answers them with 422 and the body
+// in several encodings.
 type echo struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -136,8 +135,8 @@ func (e *echo) joinBodies() string {
 	return strings.Join(e.got, "\n")
 }
 
-// newRecordingReceiver returns the address of a receiver of events, and a function that returns the headers and bodies
-// of all received events.
+// newRecordingReceiver starts a receiver of events, and returns its address. The function "events" returns the headers
+// and bodies of the events received so far.
 func newRecordingReceiver(t *testing.T) (address string, events func() string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -156,8 +155,8 @@ func newRecordingReceiver(t *testing.T) (address string, events func() string) {
 	}
 }
 
-// The contract of articles redacts titles. The contract of people redacts values at places of each kind, and its step
-// changes values on the way to the CMS.
+// peopleRules redacts text, attributes, an attribute with a namespace, and an element with all that is in the element.
+// The step of the contract sends the values to the CMS in changed forms, such as base64.
 const (
 	redactTitles = "    root: article\n    redact: [./title]\n    show: [{ name: title, path: ./title }]\n"
 	peopleRules  = `
@@ -184,15 +183,15 @@ const (
 `
 )
 
-// newPerson returns a message of a person. It has the canary at each redacted place.
+// newPerson returns a message of the contract "person". Each redacted place contains canary.
 func newPerson(id string) string {
 	return `<person id="` + id + `" mail='` + canary + `@b.example' xmlns:p="urn:c"><name>Ann</name><pan>` + canary +
 		`-4711 &amp; <![CDATA[co]]></pan><home no="1"><street floor="` + canary + `-floor">` + canary +
 		` street</street></home><card p:no="` + canary + `-card" no="2"/></person>`
 }
 
-// newRedactingSystem starts a system whose contracts redact values, with an echo as the CMS. The system's log has each
-// attempt.
+// newRedactingSystem starts a system whose contracts redact values, with an echo as the CMS. It sets the log level
+// debug, so that the log has each attempt.
 func newRedactingSystem(t *testing.T, otlp, receiver string) (*system, *echo) {
 	t.Helper()
 	s := newBareSystem(t)
@@ -211,9 +210,9 @@ func newRedactingSystem(t *testing.T, otlp, receiver string) (*system, *echo) {
 	return s, cms
 }
 
-// The test calls each operation of the API. It brings messages into the system by HTTP, in batches and in schedules,
-// with redacted values at places of each kind. Then it opens the pages and runs the commands that read messages. Only
-// the answers to "reveal", the CMS, and stored bodies have the values.
+// Redacted values reach Weir by HTTP, in batches and in schedules. The test then calls each operation of the API, each
+// page, and the commands that read messages. Only answers to "reveal", requests to the CMS, and stored bodies can have
+// a redacted value.
 func TestRedact_ReadersSeeNoValue(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -253,8 +252,8 @@ func TestRedact_ReadersSeeNoValue(t *testing.T) {
 	s.checkOthersHaveTheValues(dead, cms)
 }
 
-// postPeople posts messages of people by HTTP, in a batch and in UTF-16. It returns the ids of two dead messages, of
-// which the second was edited. It also posts messages that break a rule.
+// postPeople posts valid and invalid messages of the contract "person", also in batches and in UTF-16. It returns the
+// ids of two dead messages. The second of them was edited, and died again.
 func (s *system) postPeople() (dead, edited string) {
 	s.t.Helper()
 	ids := make([]string, 2)
@@ -315,8 +314,8 @@ func (s *system) postPeople() (dead, edited string) {
 	return ids[0], ids[1]
 }
 
-// readAllOf makes schedules with redacted values. It reads two dead messages at each address of a message, and the
-// lists and pages that could have their values.
+// readAllOf reads two dead messages at each address of a message, and reads the lists and pages. It also makes
+// schedules with redacted values.
 func (s *system) readAllOf(dead, edited string) {
 	s.t.Helper()
 	for _, id := range []string{dead, edited} {
@@ -363,8 +362,7 @@ func (s *system) readAllOf(dead, edited string) {
 	}
 }
 
-// runReadingCommands runs the commands that read messages, and returns their output. Some of them, weir try, check
-// and send, read files: these files have redacted values, too.
+// runReadingCommands runs the commands that read messages from Weir or from files. It returns their output.
 func (s *system) runReadingCommands(dead, edited string) (output string) {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -387,8 +385,8 @@ func (s *system) runReadingCommands(dead, edited string) (output string) {
 	return output
 }
 
-// checkOthersHaveTheValues checks that the CMS and the answer to "reveal" have the values. It also checks that
-// storage has them only in bodies, and that the audit log has an entry of the reveal.
+// checkOthersHaveTheValues checks that the CMS and the answer to "reveal" have the redacted values. Storage must have
+// the values only in bodies. The audit log must have an entry of the reveal.
 func (s *system) checkOthersHaveTheValues(dead string, cms *echo) {
 	s.t.Helper()
 	if sent := cms.joinBodies(); !strings.Contains(sent, anyTitle) ||
@@ -418,7 +416,8 @@ func (s *system) checkOthersHaveTheValues(dead string, cms *echo) {
 	}
 }
 
-// The headers of a dead letter have the problems of the message, and no redacted value. The log has none, either.
+// The headers of a dead letter have the problems of the message, but no redacted value. The log has no redacted value,
+// either.
 func TestRedact_DeadLetters(t *testing.T) {
 	s := newSystem(t, 1)
 	b := useSharedBroker(t)

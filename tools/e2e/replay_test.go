@@ -11,12 +11,10 @@ import (
 	"time"
 )
 
-// articleWithTitle returns a version of an article with a title.
 func articleWithTitle(path string, version int, title string) string {
 	return fmt.Sprintf(`<article path="%s" version="%d"><title>%s</title></article>`, path, version, title)
 }
 
-// postBody posts a body and returns the message's address and id.
 func (s *system) postBody(body string) (address, id string) {
 	s.t.Helper()
 	code, _, said := s.requestJSON("POST", s.weir+"/api/messages", body)
@@ -27,7 +25,6 @@ func (s *system) postBody(body string) (address, id string) {
 	return s.weir + "/api/messages/" + id, id
 }
 
-// awaitStageAt waits until the message at an address has the stage, and returns the message.
 func (s *system) awaitStageAt(address, stage string) postedMessage {
 	s.t.Helper()
 	var m postedMessage
@@ -38,7 +35,7 @@ func (s *system) awaitStageAt(address, stage string) postedMessage {
 	return m
 }
 
-// writtenVersions returns the versions of a path that the CMS has taken, in the order of the requests.
+// writtenVersions returns the versions of a path that the CMS accepted, in the order of the requests.
 func (s *system) writtenVersions(path string) (versions []int) {
 	for _, r := range s.readRequests() {
 		if r.Path == path && r.Status < 300 {
@@ -48,8 +45,8 @@ func (s *system) writtenVersions(path string) (versions []int) {
 	return versions
 }
 
-// Weir delivers a corrected dead message before the waiting messages of its key, although the test kills handlers
-// meanwhile. If a later message of the key was delivered, Weir replays the dead one only by force.
+// Weir delivers a corrected dead message before its key's waiting messages, although the test kills handlers. After a
+// later message of the key was delivered, a replay needs force.
 func TestReplay(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "{ min: 1s, max: 5m }", "[20s]")
 	s.setFaults(`{"rejectText":"Helo"}`)
@@ -97,7 +94,7 @@ func TestReplay(t *testing.T) {
 	s.replayByForce()
 }
 
-// replayByForce replays a dead message after a later message of its key was delivered.
+// replayByForce replays a dead message whose key has a later delivery.
 func (s *system) replayByForce() {
 	s.t.Helper()
 	dead, _ := s.postBody(articleWithTitle("/news/3", 1, "Helo"))

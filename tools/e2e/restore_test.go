@@ -20,8 +20,9 @@ import (
 	"weir/internal/testkit/azurite"
 )
 
-// The test copies an account while Weir accepts and delivers. The copy has rows of different times, and `weir verify`
-// reports that. A second copy, which the test makes while no host runs, is consistent, and Weir goes on with it.
+// The test copies a storage account while Weir accepts and delivers messages. The rows of this copy do not fit
+// together, and `weir verify` reports that. A second copy, made while no host runs, is consistent, and Weir can run on
+// it.
 func TestRestore_CopyOfAnAccount(t *testing.T) {
 	s := newFleetSystem(t, 1)
 	posted := make(chan []postedMessage, 1)
@@ -63,8 +64,8 @@ func TestRestore_CopyOfAnAccount(t *testing.T) {
 	}
 }
 
-// checkVerifyOfEmptyTable makes the tables of the system "s" in the storage of the system "empty", without their
-// rows. It checks that weir verify fails there and writes nothing.
+// checkVerifyOfEmptyTable creates the tables of "s" in the storage of "empty", without rows. It checks that `weir
+// verify` fails on the storage of "empty" and writes nothing.
 func checkVerifyOfEmptyTable(t *testing.T, s, empty *system) {
 	t.Helper()
 	tables, err := aztables.NewServiceClientFromConnectionString(s.storage.ConnectionString(), nil)
@@ -95,7 +96,6 @@ func checkVerifyOfEmptyTable(t *testing.T, s, empty *system) {
 	}
 }
 
-// runVerify runs `weir verify` on the storage of a system, and returns its output and exit code.
 func (s *system) runVerify(app string) (out string, code int) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(app, "handler"), "verify")
@@ -108,14 +108,14 @@ func (s *system) runVerify(app string) (out string, code int) {
 	return string(text), cmd.ProcessState.ExitCode()
 }
 
-// startHost starts a host for a system that has none.
 func (s *system) startHost(app string) {
 	s.t.Helper()
 	s.app = app
 	s.startStagedHost(nil, nil)
 }
 
-// postRejectedOnce posts a message that the CMS rejects while it has the test's fault.
+// postRejectedOnce posts a message with the text "bad". The test must have set the fault that lets the CMS reject this
+// text.
 func (s *system) postRejectedOnce() {
 	s.t.Helper()
 	body := `<article path="/bad" version="1"><title>bad</title></article>`
@@ -126,7 +126,7 @@ func (s *system) postRejectedOnce() {
 	_ = res.Body.Close()
 }
 
-// books has the sums of the counters of all lanes.
+// books has counters, summed over all lanes.
 type books struct{ Accepted, Delivered, Dead, Waiting int }
 
 func (s *system) sumBooks() books {
@@ -134,7 +134,7 @@ func (s *system) sumBooks() books {
 	return getJSON[struct{ Totals books }](s, s.weir+"/api/lanes").Totals
 }
 
-// copyAccount copies the tables, row by row in the order of their keys, and then the blobs, as a copying tool does.
+// copyAccount copies all tables and then all blobs. If Weir runs meanwhile, the copied rows are from different times.
 func copyAccount(t *testing.T, from, to *azurite.Process) {
 	t.Helper()
 	ctx := t.Context()
@@ -174,7 +174,7 @@ func copyAccount(t *testing.T, from, to *azurite.Process) {
 
 func copyRows(t *testing.T, from, to *aztables.Client) {
 	t.Helper()
-	top := int32(100) // rows in a page; small pages make the copy take some time
+	top := int32(100) // rows in a page; small pages make the copy slow, so that Weir changes rows meanwhile
 	for pages := from.NewListEntitiesPager(&aztables.ListEntitiesOptions{Top: &top}); pages.More(); {
 		page, err := pages.NextPage(t.Context())
 		if err != nil {
@@ -188,7 +188,7 @@ func copyRows(t *testing.T, from, to *aztables.Client) {
 	}
 }
 
-// withoutSystemColumns removes the columns of a row that storage sets by itself.
+// withoutSystemColumns returns a row without the columns that storage itself sets.
 func withoutSystemColumns(t *testing.T, row []byte) []byte {
 	t.Helper()
 	columns := map[string]json.RawMessage{}

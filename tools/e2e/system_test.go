@@ -1,9 +1,9 @@
-// Package e2e_test runs the whole system as processes on this machine: Azurite, the demo CMS, and the stand-in for the
-// Functions host with one or more handlers. Most tests check the CMS's own record. Some use a RabbitMQ, or a real CMS
-// in place of the demo CMS.
+// Package e2e_test runs the whole system as processes on this machine: Azurite (the emulator of Azure Storage), the
+// demo CMS, and funchost with one or more handlers. funchost is a stand-in for the Functions host. Most tests check the
+// requests that the demo CMS has recorded. Some tests use a RabbitMQ broker or a real CMS.
 //
-// The host is a new one, which proxies requests, or an old one, which forwards them. Some tests run in each mode. All
-// others run under a new host, or with E2E_HTTP=forwarding under an old one.
+// Old Functions hosts forward requests to the handler, and new hosts proxy them (see host.Mode). Some tests run in both
+// modes. The other tests use a host that proxies, or one that forwards if E2E_HTTP=forwarding is set.
 package e2e_test
 
 import (
@@ -38,7 +38,7 @@ import (
 // built is the folder with the programs that TestMain builds.
 var built string
 
-// answers is the transport of http.DefaultClient. It checks each answer of Weir against the API's description.
+// answers is the transport of http.DefaultClient. It checks each answer of Weir against openapi.yaml.
 var answers = &openapitest.Transport{Base: recorded}
 
 func TestMain(m *testing.M) {
@@ -68,7 +68,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// buildPrograms builds the handler, the stand-in for the host and the demo CMS into dir.
 func buildPrograms(dir string) error {
 	tools, root := "..", filepath.Join("..", "..")
 	for _, program := range []struct{ module, name string }{{root, "handler"}, {tools, "funchost"},
@@ -82,21 +81,21 @@ func buildPrograms(dir string) error {
 	return nil
 }
 
-// system is one installation, with storage of its own.
+// system is one installation of Weir, with its own storage.
 type system struct {
 	t         *testing.T
 	storage   *azurite.Process
 	dir       string    // folder of storage's data
-	app       string    // script root of the host
+	app       string    // app folder of the host, its script root
 	weir      string    // address of the host
 	cms       string    // address of the demo CMS
-	mode      host.Mode // the way in which the host passes requests on
+	mode      host.Mode // how the host passes requests to the handler
 	output    *processLogs
 	history   linear.History
-	hasKilled atomic.Bool // true = the test kills handlers or ends hosts
+	hasKilled atomic.Bool // the test kills handlers or ends hosts
 }
 
-// processLogs gathers the output of the processes, to show it if a test fails.
+// processLogs gathers the output of all processes, which a failed test shows. Safe for concurrent use.
 type processLogs struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -116,20 +115,20 @@ func (l *processLogs) String() string {
 
 const startLimit = 60 * time.Second
 
-// newSystem starts storage, the CMS, and a host with a number of instances. It waits until the system is ready.
-// weirYAML has replacements in weir.yaml: old and new text in turn.
+// newSystem starts storage, the demo CMS, and a host with the given number of instances. It waits until the system is
+// ready. weirYAML has replacements in weir.yaml: old and new text in turn.
 func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 	t.Helper()
 	return newSystemIn(t, nil, instances, weirYAML...)
 }
 
-// newSystemIn does the same as newSystem, and adds env to the environment of the host.
+// newSystemIn is newSystem with env added to the environment of the host.
 func newSystemIn(t *testing.T, env []string, instances int, weirYAML ...string) *system {
 	t.Helper()
 	return newSystemUnder(t, env, []string{"--instances", fmt.Sprint(instances)}, weirYAML...)
 }
 
-// newSystemUnder does the same as newSystemIn, with flags of the host in place of the number of instances.
+// newSystemUnder is newSystemIn with flags of the host in place of the number of instances.
 func newSystemUnder(t *testing.T, env, flags []string, weirYAML ...string) *system {
 	t.Helper()
 	s := newBareSystem(t)
@@ -138,7 +137,7 @@ func newSystemUnder(t *testing.T, env, flags []string, weirYAML ...string) *syst
 	return s
 }
 
-// startStagedHost starts a host with the staged app, and waits until the system is ready.
+// startStagedHost starts a host with the app in s.app, and waits until the system is ready.
 func (s *system) startStagedHost(env, flags []string) {
 	s.t.Helper()
 	hostPort := freePort(s.t)
@@ -152,21 +151,21 @@ func (s *system) startStagedHost(env, flags []string) {
 		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
 }
 
-// newBareSystem starts storage and CMS, and no host. It marks the test as parallel: each test has processes and storage
-// of its own, and waits most of the time.
+// newBareSystem starts storage and the demo CMS, but no host. It marks the test as parallel, because each test has its
+// own processes and storage, and waits most of the time.
 func newBareSystem(t *testing.T) *system {
 	t.Helper()
 	return newBareSystemAt(t, 20*time.Millisecond)
 }
 
-// newBareSystemAt does the same as newBareSystem, with a CMS that takes the given time for each write.
+// newBareSystemAt is newBareSystem with a CMS that takes the time "latency" for each write.
 func newBareSystemAt(t *testing.T, latency time.Duration) *system {
 	t.Helper()
 	t.Parallel()
 	return newBareSystemBeside(t, latency)
 }
 
-// newBareSystemBeside does the same as newBareSystemAt, in a test that is already marked as parallel.
+// newBareSystemBeside is newBareSystemAt for a test that is already marked as parallel.
 func newBareSystemBeside(t *testing.T, latency time.Duration) *system {
 	t.Helper()
 	s := newStorage(t)
@@ -178,7 +177,7 @@ func newBareSystemBeside(t *testing.T, latency time.Duration) *system {
 	return s
 }
 
-// newStorage starts only storage. If the test fails, it shows the end of the log of all processes.
+// newStorage starts only storage. If the test fails, the cleanup logs the last lines of all processes.
 func newStorage(t *testing.T) *system {
 	t.Helper()
 	s := &system{t: t, dir: t.TempDir(), mode: modeOf(t), output: &processLogs{}}
@@ -198,21 +197,20 @@ func newStorage(t *testing.T) *system {
 	return s
 }
 
-// handlerEnv returns the handler's settings that are environment variables.
 func (s *system) handlerEnv() []string {
 	return []string{"AzureWebJobsStorage=" + s.storage.ConnectionString(), "WEIR_PREFIX=weir", "WEIR_CMS_URL=" + s.cms +
 		"/api/content"}
 }
 
-// stageApp makes a script root of the test's own. weirYAML has replacements in the project's weir.yaml: old and new
-// text in turn.
+// stageApp makes an app folder for the host, and returns its path. weirYAML has replacements in the project's
+// weir.yaml: old and new text in turn.
 func (s *system) stageApp(weirYAML ...string) string {
 	s.t.Helper()
 	settings := readFile(s.t, filepath.Join("..", "..", "weir.yaml"))
 	return s.stageAppWith(strings.NewReplacer(weirYAML...).Replace(settings))
 }
 
-// stageAppWith makes a script root of the test's own, with settings as its weir.yaml.
+// stageAppWith makes an app folder for the host, with "settings" as the text of weir.yaml.
 func (s *system) stageAppWith(settings string) string {
 	s.t.Helper()
 	app, root := s.t.TempDir(), filepath.Join("..", "..")
@@ -258,7 +256,7 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(port)
 }
 
-// startProgram starts one of the built programs, and ends it at the end of the test.
+// startProgram starts one of the built programs. The cleanup of the test ends the program.
 func (s *system) startProgram(program string, env []string, args ...string) {
 	s.t.Helper()
 	if program == "funchost" {
@@ -285,7 +283,7 @@ func (s *system) startProgram(program string, env []string, args ...string) {
 	})
 }
 
-// awaitCondition waits until holds returns true. After limit it fails the test with the name of the condition.
+// awaitCondition waits until holds returns true. After the time "limit" it fails the test with the condition's name.
 func (s *system) awaitCondition(condition string, limit time.Duration, holds func() bool) {
 	s.t.Helper()
 	ticker := time.NewTicker(50 * time.Millisecond)
@@ -299,7 +297,7 @@ func (s *system) awaitCondition(condition string, limit time.Duration, holds fun
 	}
 }
 
-// getStatus returns the status of the answer to a GET; 0 = there was no answer.
+// getStatus sends a GET, and returns the status of the answer; 0 = there was no answer.
 func (s *system) getStatus(url string) int {
 	resp, err := http.Get(url)
 	if err != nil {
@@ -310,8 +308,7 @@ func (s *system) getStatus(url string) int {
 	return resp.StatusCode
 }
 
-// postStatus posts nothing to an address, and returns the status; 0 = there was no answer. It does not decode the
-// answer, because the host answers 500 without JSON for a handler that was killed meanwhile.
+// postStatus sends a POST without a body, and returns the status of the answer; 0 = there was no answer.
 func (s *system) postStatus(url string) int {
 	resp, err := http.Post(url, "", nil)
 	if err != nil {
@@ -322,7 +319,6 @@ func (s *system) postStatus(url string) int {
 	return resp.StatusCode
 }
 
-// getJSON reads JSON from an address.
 func getJSON[T any](s *system, url string) T {
 	s.t.Helper()
 	var v T
@@ -341,8 +337,8 @@ func getJSON[T any](s *system, url string) T {
 	return v
 }
 
-// sendRequest sends a request. A host answers 500 or 502 without a body if its handler ends while the request is in
-// flight. If the test kills handlers or ends hosts, sendRequest repeats such a GET for up to 30 s, as a client does.
+// sendRequest sends a request. If a handler ends during a request, the host answers 500 or 502 without a body. In a
+// test that kills handlers or ends hosts, sendRequest repeats a GET that got such an answer, for up to 30 s.
 func (s *system) sendRequest(req *http.Request) (*http.Response, error) {
 	for limit := time.Now().Add(30 * time.Second); ; {
 		resp, err := http.DefaultClient.Do(req)
@@ -381,7 +377,7 @@ func (s *system) setFaults(json string) {
 	resp.Body.Close()
 }
 
-// postedMessage has those fields of the answers of "receive" and "status" that tests read.
+// postedMessage has some fields of the answers of functions/receive and functions/status.
 type postedMessage struct {
 	ID, Stage, Key, LastError string
 	Attempts, CMSStatus       int
@@ -391,7 +387,7 @@ type postedMessage struct {
 	version                   int    // version that the test posted; 0 = unknown
 }
 
-// postMessageOnce posts a message without a repeat, and records the post in the history.
+// postMessageOnce posts a message once, and records the post in s.history.
 func (s *system) postMessageOnce(path string, version int, idempotencyKey string) (postedMessage, error) {
 	sent := time.Now()
 	m, err := s.sendPost(path, version, idempotencyKey)
@@ -399,15 +395,14 @@ func (s *system) postMessageOnce(path string, version int, idempotencyKey string
 	return m, err
 }
 
-// versionedArticle returns a message's body.
 func versionedArticle(path string, version int) string {
 	return fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title></article>`, path, version, version)
 }
 
-// keyOf returns the idempotency key of a version.
+// keyOf returns the Idempotency-Key that tests send with a version.
 func keyOf(path string, version int) string { return fmt.Sprintf("%s@%d", path, version) }
 
-// sendPost posts a message once, and does not record the post.
+// sendPost posts a message once, without an entry in s.history.
 func (s *system) sendPost(path string, version int, idempotencyKey string) (postedMessage, error) {
 	req, err := http.NewRequest(http.MethodPost, s.weir+"/api/messages",
 		strings.NewReader(versionedArticle(path, version)))
@@ -429,8 +424,7 @@ func (s *system) sendPost(path string, version int, idempotencyKey string) (post
 	return m, json.NewDecoder(resp.Body).Decode(&m)
 }
 
-// postUntilAccepted posts a message until Weir accepts it or ctx ends, always with one Idempotency-Key, as an upstream
-// does.
+// postUntilAccepted repeats a post with the same Idempotency-Key until Weir accepts the message or ctx ends.
 func (s *system) postUntilAccepted(ctx context.Context, path string, version int) (postedMessage, error) {
 	for {
 		m, err := s.postMessageOnce(path, version, keyOf(path, version))
@@ -445,13 +439,13 @@ func (s *system) postUntilAccepted(ctx context.Context, path string, version int
 	}
 }
 
-// postBurst posts versions 1 to n of each path, each path by a sequential client of its own. It returns every
-// acknowledged message.
+// postBurst posts the versions 1 to n of each path. Each path has one client, which posts the versions in order.
+// postBurst returns the accepted messages.
 func (s *system) postBurst(ctx context.Context, paths, n int) []postedMessage {
 	return s.postBurstFrom(ctx, paths, n, 1)
 }
 
-// postBurstFrom does the same as postBurst, but with n versions that begin with the version "first".
+// postBurstFrom is postBurst with n versions from the version "first" on.
 func (s *system) postBurstFrom(ctx context.Context, paths, n, first int) []postedMessage {
 	var mu sync.Mutex
 	var accepted []postedMessage
@@ -461,7 +455,7 @@ func (s *system) postBurstFrom(ctx context.Context, paths, n, first int) []poste
 			for v := range n {
 				m, err := s.postUntilAccepted(ctx, fmt.Sprintf("/p/%d", p), first+v)
 				if err != nil {
-					return // ctx has ended; an ended test cannot report an error any more
+					return // ctx has ended, and an ended test cannot report an error
 				}
 				if v%4 == 0 {
 					_, _ = s.readStage(m) // for the history; an error means that the test has killed the handler
@@ -476,7 +470,6 @@ func (s *system) postBurstFrom(ctx context.Context, paths, n, first int) []poste
 	return accepted
 }
 
-// awaitStages waits until every message has the given stage.
 func (s *system) awaitStages(messages []postedMessage, stage string, limit time.Duration) {
 	s.t.Helper()
 	deadline := time.Now().Add(limit)
@@ -491,8 +484,8 @@ func (s *system) awaitStages(messages []postedMessage, stage string, limit time.
 	}
 }
 
-// checkRecord checks the CMS's record of a system with one lane: no path has two items, no write overlaps another or
-// is out of order. It does not check repeats.
+// checkRecord checks the CMS's record of a system with one lane. No path has two items, no writes overlap, and no write
+// is out of its key's order. A message can have been written more than once.
 func (s *system) checkRecord() server.Stats {
 	s.t.Helper()
 	st := s.readStats()

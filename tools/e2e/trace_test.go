@@ -13,8 +13,8 @@ import (
 	"weir/tools/collector"
 )
 
-// The process that accepted the message dies before the delivery, and another process delivers the message. The spans
-// of both processes belong to the trace of the upstream, and so does the last request to the CMS.
+// The test kills the process that accepted a message, and another process delivers the message. The spans of both
+// processes and the last request to the CMS belong to the upstream's trace.
 func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -22,7 +22,7 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	}
 	defer c.Close()
 	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_METRIC_EXPORT_INTERVAL=1000",
-		// Each 100 ms, because a killed process loses the telemetry that it has not sent.
+		// The unit is ms. The intervals are short because a killed process loses the telemetry that it has not sent.
 		"OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_BLRP_SCHEDULE_DELAY=100"}
 	s := newSystemIn(t, env, 1, "max: 5m", "max: 1s", "lease: 30s", "lease: 15s")
 	s.setFaults(`{"down":true}`)
@@ -79,8 +79,8 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	})
 }
 
-// Every instance pushes the gauges of all lanes, even an instance of a group without a timer. So operators read the
-// maximum over the instances, and not the sum.
+// Each instance pushes the gauges of all lanes, whether the instance runs the sweep or not. So operators must read the
+// maximum over the instances: the sum would count a message several times.
 func TestMetrics_GaugesFromEachGroup(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -89,7 +89,7 @@ func TestMetrics_GaugesFromEachGroup(t *testing.T) {
 	defer c.Close()
 	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_METRIC_EXPORT_INTERVAL=1000"}
 	s := newSystemUnder(t, env, onFlex(0))
-	const instances = 5 // two of the group http, one each of process, poison and sweep
+	const instances = 5 // onFlex starts five instances
 	s.awaitCondition("each instance pushes its view of the empty lane", time.Minute, func() bool {
 		waiting := slices.Collect(maps.Values(c.LaneGauge("weir_lane_waiting", "0")))
 		return slices.Equal(waiting, make([]float64, instances))
@@ -108,7 +108,7 @@ func TestMetrics_GaugesFromEachGroup(t *testing.T) {
 	}
 }
 
-// runSweep starts the function sweep at once, as its timer does.
+// runSweep starts functions/sweep at once, without its timer.
 func (s *system) runSweep() {
 	s.t.Helper()
 	resp, err := http.Post(s.weir+"/admin/functions/sweep", "application/json", strings.NewReader("{}"))
@@ -121,7 +121,7 @@ func (s *system) runSweep() {
 	}
 }
 
-// hasMetrics reports whether the metrics of the only instance have these lines.
+// hasMetrics reports whether the metrics of the only instance have all given lines.
 func (s *system) hasMetrics(lines ...string) bool {
 	resp, err := http.Get(s.weir + "/api/metrics")
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *system) hasMetrics(lines ...string) bool {
 	return true
 }
 
-// A command sends its telemetry before it ends. It also ends if the collector does not answer.
+// A command sends its telemetry before it ends. A command also ends if the collector does not answer.
 func TestTrace_CommandFlushes(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -179,7 +179,7 @@ func hasTrace(records []collector.Record, text, trace string) bool {
 	return false
 }
 
-// postTraced posts a message with trace headers, as an upstream that traces does.
+// postTraced posts a message with the trace headers of an upstream.
 func (s *system) postTraced(path, traceparent, tracestate string) {
 	s.t.Helper()
 	body := `<article path="` + path + `" version="1"><title>Traced</title></article>`
@@ -200,8 +200,8 @@ func (s *system) postTraced(path, traceparent, tracestate string) {
 	}
 }
 
-// With Application Insights, the host marks each call without a trace as not sampled. Weir's traces must not depend on
-// that mark.
+// With Application Insights, the host adds a trace header to each call that has none, and marks the trace as not
+// sampled. Weir must send its spans nevertheless.
 func TestTrace_UnderApplicationInsights(t *testing.T) { inEachMode(t, testTraceOfUnsampled) }
 
 func testTraceOfUnsampled(t *testing.T) {

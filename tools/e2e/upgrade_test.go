@@ -14,12 +14,12 @@ import (
 	"weir/tools/funchost/fleet"
 )
 
-// `make upgrade` builds the release before this one and runs these tests. They need the history of the repository, so
-// `make test` does not run them.
+// `make upgrade` builds the previous release, and then runs these tests. The build needs the Git history, so
+// `make test` does not run these tests.
 
-// The test takes the steps of docs/deploy.md in the middle of a burst. It starts hosts of this version beside hosts of
-// the version before, stops the old hosts, and later does the reverse. No message may be lost or change its order, and
-// each version must read the messages of the other.
+// The test upgrades Weir in the middle of a burst, with the steps of docs/deploy.md, and later goes back. During each
+// change, hosts of both versions run on one storage. No message may be lost or delivered out of order. Each version
+// must read the messages of the other version.
 func TestUpgradeAndBack(t *testing.T) {
 	const paths, each = 40, 25
 	u := newUpgrade(t)
@@ -32,7 +32,7 @@ func TestUpgradeAndBack(t *testing.T) {
 	u.postRejected("of the version before")
 
 	now := u.addHosts(2, u.app)
-	u.awaitMoreWrites(150) // both versions side by side
+	u.awaitMoreWrites(150) // while hosts of both versions run
 	u.stopHosts(old)
 	second := u.postInBackground(paths, each, each+1)
 	u.awaitMoreWrites(150)
@@ -60,8 +60,8 @@ func TestUpgradeAndBack(t *testing.T) {
 // upgrade is a fleet with hosts of two versions on one storage.
 type upgrade struct {
 	*fleetSystem
-	previous string // the staged app of the version before
-	bad      int    // the number of messages of postRejected
+	previous string // app folder of the previous version
+	bad      int    // number of messages that postRejected has posted
 }
 
 // newUpgrade starts storage, a CMS and a fleet without hosts.
@@ -76,13 +76,13 @@ func newUpgrade(t *testing.T) *upgrade {
 	return u
 }
 
-// ignoreAnswers lets answers of an address differ from openapi.yaml, because the version before has a description of
-// its own.
+// ignoreAnswers lets answers of an address differ from openapi.yaml, because the previous version has its own
+// openapi.yaml.
 func (u *upgrade) ignoreAnswers(url string) {
 	u.t.Cleanup(answers.Watch(strings.TrimPrefix(url, "http://"), func(string) {}))
 }
 
-// addHosts starts hosts of a version, and waits until they serve.
+// addHosts starts hosts with the given app, and waits until they are ready.
 func (u *upgrade) addHosts(count int, app string) (added []*fleet.Host) {
 	u.t.Helper()
 	ctx, cancel := context.WithTimeout(u.t.Context(), startLimit)
@@ -100,7 +100,7 @@ func (u *upgrade) addHosts(count int, app string) (added []*fleet.Host) {
 	return added
 }
 
-// stopHosts stops hosts at the same time, and waits until they have ended.
+// stopHosts stops all given hosts at once, and waits until they have ended.
 func (u *upgrade) stopHosts(hosts []*fleet.Host) {
 	u.t.Helper()
 	for _, h := range hosts {
@@ -113,22 +113,22 @@ func (u *upgrade) stopHosts(hosts []*fleet.Host) {
 	}
 }
 
-// postInBackground posts articles to each path, with the versions from first on. The channel gets the accepted
-// messages.
+// postInBackground posts the given number of versions of each path, from the version "first" on. The channel gets the
+// accepted messages after the last post.
 func (u *upgrade) postInBackground(paths, versions, first int) <-chan []postedMessage {
 	accepted := make(chan []postedMessage, 1)
 	go func() { accepted <- u.postBurstFrom(u.t.Context(), paths, versions, first) }()
 	return accepted
 }
 
-// awaitMoreWrites waits until the CMS has count more writes than now.
+// awaitMoreWrites waits until the CMS has got count further writes.
 func (u *upgrade) awaitMoreWrites(count int) {
 	u.t.Helper()
 	before := u.readStats().Writes
 	u.awaitCondition("messages are written", 2*time.Minute, func() bool { return u.readStats().Writes >= before+count })
 }
 
-// postScheduled posts messages that are due in 30 s, which is mostly after the first change of versions.
+// postScheduled posts messages that are due in 30 s, so that they are usually due after the first change of versions.
 func (u *upgrade) postScheduled(count int) {
 	u.t.Helper()
 	for i := range count {
@@ -151,7 +151,7 @@ func (u *upgrade) postScheduled(count int) {
 	}
 }
 
-// postRejected posts a message that the CMS rejects. The message stays dead for both versions.
+// postRejected posts a message that the CMS rejects.
 func (u *upgrade) postRejected(text string) {
 	u.t.Helper()
 	path := fmt.Sprintf("/bad/%d", u.bad)
@@ -164,8 +164,8 @@ func (u *upgrade) postRejected(text string) {
 	_ = res.Body.Close()
 }
 
-// checkBooks waits until the lanes have delivered the given number of messages, no message waits, and only the
-// messages of postRejected are dead. Then it checks that the CMS has the given number of items.
+// checkBooks waits until the lanes count the given number of delivered messages, all messages of postRejected as dead,
+// and no waiting or scheduled messages. Then it checks the number of items in the CMS.
 func (u *upgrade) checkBooks(delivered, items int) {
 	u.t.Helper()
 	type books struct {
@@ -185,7 +185,7 @@ func (u *upgrade) checkBooks(delivered, items int) {
 	}
 }
 
-// checkRepost checks that this version knows an Idempotency-Key that the version before stored.
+// checkRepost checks that this version recognizes the Idempotency-Key of a message that the previous version stored.
 func (u *upgrade) checkRepost(m postedMessage) {
 	u.t.Helper()
 	path, _, _ := strings.Cut(m.Key, "@")

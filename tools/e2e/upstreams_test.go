@@ -17,22 +17,23 @@ const (
 	shopSecret  = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 )
 
-// upstreamsYAML has an upstream with keys and a quota of 60 messages a day, and one that signs its requests.
+// upstreamsYAML defines an upstream with a key and a quota of 60 messages a day, and an upstream that signs its
+// requests.
 const upstreamsYAML = `upstreams:
   - { name: newsroom, keys: ["${NEWSROOM_KEY}"], contracts: [article], dailyQuota: 60 }
   - { name: shop, signature: standard, secrets: ["${SHOP_SECRET}"] }
 contracts:
 `
 
-// newUpstreamSystem starts two instances that know these upstreams.
+// newUpstreamSystem starts a system with two instances and the upstreams of upstreamsYAML.
 func newUpstreamSystem(t *testing.T) *system {
 	t.Helper()
 	return newSystemIn(t, []string{"NEWSROOM_KEY=" + newsroomKey, "SHOP_SECRET=" + shopSecret}, 2, "contracts:\n",
 		upstreamsYAML)
 }
 
-// postSigned posts an article as the upstream "shop", and returns the status. It signs signedBody, which may differ
-// from the article.
+// postSigned posts an article as the upstream "shop", and returns the status. The signature is computed from
+// signedBody, so it is wrong if signedBody differs from the article.
 func (s *system) postSigned(path, id, signedBody string, at time.Time) int {
 	s.t.Helper()
 	secret, err := upstream.ParseSecret(upstream.StandardWebhooks, shopSecret)
@@ -45,7 +46,6 @@ func (s *system) postSigned(path, id, signedBody string, at time.Time) int {
 	return s.postWith(versionedArticle(path, 1), h)
 }
 
-// postWith posts a message with headers, and returns the status.
 func (s *system) postWith(body string, h http.Header) int {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.weir+"/api/messages",
@@ -63,7 +63,8 @@ func (s *system) postWith(body string, h http.Header) int {
 	return resp.StatusCode
 }
 
-// avoidMidnight waits for the next day (UTC) if this one is nearly over, because each day has a quota of its own.
+// avoidMidnight waits for the next day (UTC) if the current day ends within two minutes, because the quota begins anew
+// each day.
 func (s *system) avoidMidnight() {
 	s.t.Helper()
 	if time.Until(time.Now().UTC().Truncate(24*time.Hour).Add(24*time.Hour)) < 2*time.Minute {
@@ -71,8 +72,8 @@ func (s *system) avoidMidnight() {
 	}
 }
 
-// TestUpstreams_FilesOfAFolder drops more files into the folder of an upstream than its quota allows. The files over
-// the quota stay in the inbox. Weir takes the files of all other folders.
+// TestUpstreams_FilesOfAFolder puts more files into an upstream's folder of the inbox than the upstream's quota allows.
+// The files over the quota stay in the inbox. Weir takes the files of all other folders.
 func TestUpstreams_FilesOfAFolder(t *testing.T) {
 	s := newSystemIn(t, []string{"NEWSROOM_KEY=" + newsroomKey, "SHOP_SECRET=" + shopSecret}, 1, "contracts:\n",
 		upstreamsYAML, "log: { level: info }", "log: { level: info }\nintake: { files: { folders: ["+
@@ -106,8 +107,8 @@ func TestUpstreams_FilesOfAFolder(t *testing.T) {
 	}
 }
 
-// TestUpstreams_QueueOverTheQuota publishes more messages to the queue of an upstream than its quota allows. The
-// messages over the quota stay in the queue. Weir files the messages of another queue.
+// TestUpstreams_QueueOverTheQuota publishes more messages to an upstream's queue than the upstream's quota allows. The
+// messages over the quota stay in the queue. Weir still accepts the messages of another queue.
 func TestUpstreams_QueueOverTheQuota(t *testing.T) {
 	s := newBareSystem(t)
 	s.avoidMidnight()
@@ -133,8 +134,8 @@ func TestUpstreams_QueueOverTheQuota(t *testing.T) {
 	}
 }
 
-// TestUpstreams_TwoInstancesShareAQuota posts to a host with two instances. Together they accept exactly the quota.
-// Repeated posts do not count.
+// TestUpstreams_TwoInstancesShareAQuota posts to a host with two instances. Together the instances accept exactly as
+// many messages as the quota allows. A repeated post does not count.
 func TestUpstreams_TwoInstancesShareAQuota(t *testing.T) {
 	s := newUpstreamSystem(t)
 	s.avoidMidnight()
@@ -172,8 +173,8 @@ func TestUpstreams_TwoInstancesShareAQuota(t *testing.T) {
 	}
 }
 
-// TestUpstreams_OnlyTheirMessagesAreFiled first posts without credentials and with wrong ones, and Weir refuses these
-// posts. Then it posts with right credentials, by HTTP and by weir send.
+// TestUpstreams_OnlyTheirMessagesAreFiled checks that Weir refuses posts without credentials and with wrong ones. Weir
+// accepts posts with right credentials, by HTTP and from `weir send`.
 func TestUpstreams_OnlyTheirMessagesAreFiled(t *testing.T) {
 	s := newUpstreamSystem(t)
 	body, now := versionedArticle("/signed", 1), time.Now()
@@ -187,7 +188,7 @@ func TestUpstreams_OnlyTheirMessagesAreFiled(t *testing.T) {
 			t.Errorf("%s: got %d, want 401", name, code)
 		}
 	}
-	for range 3 { // a repeat of a signed request leads to the first message
+	for range 3 { // repeats of a signed request make no further message
 		if code := s.postSigned("/signed", "id-1", body, now); code != http.StatusAccepted {
 			t.Fatalf("signed: got %d, want 202", code)
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// searchResult is the answer to a search.
+// searchResult has some fields of the answer to GET /api/messages.
 type searchResult struct {
 	Messages []struct {
 		ID, Stage, Key string
@@ -18,7 +18,7 @@ type searchResult struct {
 	Continue string
 }
 
-// An operator finds a waiting message and sees why it waits.
+// The API shows why a message waits, and finds messages by stage, key and text.
 func TestView(t *testing.T) { inEachMode(t, testView) }
 
 func testView(t *testing.T) {

@@ -13,14 +13,14 @@ import (
 	"weir/tools/realcms"
 )
 
-// imageMessage returns the recipe's sample of an image, with a title.
+// imageMessage returns the recipe's sample message that has an image, with the given title instead of the sample's.
 func imageMessage(t *testing.T, title string) string {
 	t.Helper()
 	sample := readFile(t, "../../recipes/wordpress/messages/image.xml")
 	return strings.Replace(sample, "<title>Harbour</title>", "<title>"+title+"</title>", 1)
 }
 
-// attachment is an image as WordPress shows it.
+// attachment is an image in an answer of WordPress's API.
 type attachment struct {
 	Slug   string
 	Source string `json:"source_url"`
@@ -29,7 +29,6 @@ type attachment struct {
 	Title  struct{ Rendered string }
 }
 
-// readURL returns the body of the answer at an address, and fails the test if the status is not 200.
 func readURL(t *testing.T, address string) []byte {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
@@ -48,8 +47,8 @@ func readURL(t *testing.T, address string) []byte {
 	return body
 }
 
-// TestWordPress_Image sends an image in base64 twice, with two titles. WordPress then has the image once, with the
-// second title.
+// TestWordPress_Image sends one image twice, with different titles. WordPress then has one image, with the second
+// title.
 func TestWordPress_Image(t *testing.T) {
 	w := newCMSRun(t, wordPressREST, realcms.Race{}, 1)
 	for n, title := range []string{"Harbour", "Harbour, corrected"} {

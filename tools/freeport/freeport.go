@@ -1,4 +1,4 @@
-// Package freeport finds ports for programs that get theirs as an argument.
+// Package freeport finds free TCP ports, for programs that take their port as an argument.
 package freeport
 
 import (
@@ -8,13 +8,12 @@ import (
 	"strconv"
 )
 
-// The ports that are tried. They lie below those that Linux assigns to listeners on port 0 and to
-// outgoing connections (net.ipv4.ip_local_port_range begins at 32768). Otherwise another process
-// could get the port before the program for which it was found.
+// Pick tries random ports between first and last. If a program names no port, Linux chooses one from 32768 on
+// (net.ipv4.ip_local_port_range). So Linux does not give a picked port to another program that names no port.
 const first, last = 20000, 32767
 
-// Pick returns a port of 127.0.0.1 on which no process listens. It may be called concurrently.
-// Two processes may pick the same port, which is unlikely.
+// Pick returns a TCP port of 127.0.0.1 on which no process listens, or an error after 100 tries. Safe for concurrent
+// use. Pick does not reserve the port, so two calls can return the same port, which is unlikely.
 func Pick() (int, error) {
 	var err error
 	for range 100 {

@@ -18,7 +18,7 @@ func TestPick(t *testing.T) {
 		}
 		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 		if err != nil {
-			continue // another process was faster
+			continue // another process listens on the port now
 		}
 		listeners, taken[port] = append(listeners, l), true
 	}

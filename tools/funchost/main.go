@@ -1,6 +1,5 @@
-// Funchost stands in for `func start`: it runs the functions of a script root on this
-// machine, for development and end-to-end tests. The documentation of package host lists
-// the behaviour of the real host that it reproduces.
+// Funchost replaces `func start` in development and end-to-end tests: it runs the functions of a script root on this
+// machine. The documentation of package host lists what funchost reproduces of the behaviour of the real host.
 //
 //	funchost --script-root build/app [--port 7071] [--instances 2 | --instances http=2,process=1]
 package main
@@ -25,8 +24,8 @@ func main() {
 	os.Exit(runHost(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// runHost runs a host and returns the exit code: 0 after a stop by signal or for --help, 1 if the host did not start or
-// gave up, 2 for wrong flags.
+// runHost runs a host and returns the exit code: 0 after a stop by signal or for --help, 2 for wrong flags, 1 if the
+// host did not start or ended with an error.
 func runHost(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	cfg := host.Config{Out: stdout}
 	flags := flag.NewFlagSet("funchost", flag.ContinueOnError)
@@ -92,8 +91,8 @@ func runHost(ctx context.Context, args []string, getenv func(string) string, std
 	return 0
 }
 
-// readGroups reads the flags --instances and --group. At most one of them may name groups. If neither does, the
-// environment may name one.
+// readGroups returns the groups that the flags --instances and --group describe. It returns an error if both flags name
+// groups.
 func readGroups(instances, group string) ([]host.Group, error) {
 	out, err := host.ParseGroups(instances)
 	if err == nil && group != "" {

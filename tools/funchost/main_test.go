@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// This test binary also runs as the program under test, and as its handler.
+// The environment decides whether this test binary runs the tests, the program under test, or the program's handler.
 func TestMain(m *testing.M) {
 	if port := os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"); port != "" {
 		err := http.ListenAndServe("127.0.0.1:"+port, http.NotFoundHandler())
@@ -57,7 +57,8 @@ func writeScriptRoot(t *testing.T) string {
 	return root
 }
 
-// startFunchost runs the program. When the handler is ready, it returns the program's process and the handler's pid.
+// startFunchost starts the program and waits until its handler is ready. It returns the program's process and the
+// handler's pid.
 func startFunchost(t *testing.T) (cmd *exec.Cmd, handler int) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], "--script-root", writeScriptRoot(t), "--port", "0")
@@ -100,7 +101,7 @@ func readHandlerPID(t *testing.T, url string) int {
 	return status.Instances[0].PID
 }
 
-// awaitGone waits until a process has ended. A zombie counts as ended: only its parent can remove it.
+// awaitGone waits until a process has ended. A zombie counts as ended, because only its parent can remove it.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	tick, limit := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)
@@ -150,7 +151,7 @@ func TestRun_ExitCodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = taken.Close() }) // after the parallel subtests
+	t.Cleanup(func() { _ = taken.Close() }) // runs after the parallel subtests have ended
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	for name, c := range map[string]struct {
 		args []string

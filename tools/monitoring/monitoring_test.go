@@ -1,5 +1,6 @@
-// Package monitoring_test compares the alert rules of deploy/ and infra/ and the Grafana dashboard of deploy/ with the
-// metrics that the program has, with Prometheus's own parser.
+// Package monitoring_test checks that alert rules and the Grafana dashboard use only metrics and labels that the
+// program has. The rules are in deploy/ and infra/, the dashboard is in deploy/. The tests parse expressions with
+// Prometheus's own parser.
 package monitoring_test
 
 import (
@@ -48,7 +49,8 @@ type storageCounts struct{}
 func (storageCounts) Snapshot() map[string]int64 { return map[string]int64{"table transact": 1} }
 func (storageCounts) Failures() map[string]int64 { return nil }
 
-// gatherMetrics returns all metrics by name, also those that the program has only after an event such as an attempt.
+// gatherMetrics returns the program's metrics by name. It first records an attempt and other events, because some
+// metrics exist only after such an event.
 func gatherMetrics(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	m := telemetry.NewMetrics(telemetry.Config{Contracts: []string{"article"}, Storage: storageCounts{}, Now: time.Now})
@@ -72,10 +74,9 @@ func gatherMetrics(t *testing.T) map[string]*dto.MetricFamily {
 	return known
 }
 
-// added are the labels that scraping and histograms add.
+// added has the labels that do not come from the program: scraping adds job and instance, histograms add le.
 var added = []string{"job", "instance", "le"}
 
-// labelNames returns the names of the labels that a metric can have.
 func labelNames(f *dto.MetricFamily) []string {
 	names := slices.Clone(added)
 	for _, l := range f.Metric[0].Label {
@@ -84,8 +85,7 @@ func labelNames(f *dto.MetricFamily) []string {
 	return names
 }
 
-// checkExpression returns an error if an expression is not valid, or selects by a metric or a label that does not
-// exist.
+// checkExpression returns an error if an expression is not valid, or uses a metric or a label that does not exist.
 func checkExpression(known map[string]*dto.MetricFamily, expr string) error {
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
 	if err != nil {
@@ -166,7 +166,7 @@ func checkDuration(t *testing.T, name, text string) {
 	}
 }
 
-// checkAnnotations checks the texts of an alert, which Prometheus fills in as templates.
+// checkAnnotations checks that an alert has its texts, and that Prometheus can fill them in as templates.
 func checkAnnotations(t *testing.T, a alertRule) {
 	t.Helper()
 	same := func(v any) any { return v }
@@ -183,7 +183,7 @@ func checkAnnotations(t *testing.T, a alertRule) {
 	}
 }
 
-// readAnchors returns the sections of the runbook, as links name them.
+// readAnchors returns the anchors of the runbook's sections, in the form that links use.
 func readAnchors(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
@@ -269,7 +269,7 @@ func TestAzureAlerts_NameSectionsOfTheRunbook(t *testing.T) {
 	}
 }
 
-// readFile returns a file, by its path in the repository.
+// readFile reads a file by its path from the root of the repository.
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", path))

@@ -20,22 +20,23 @@ import (
 
 const viewKey, writeKey = "view &key=1", "write-key"
 
-// keyedAPI answers the page's requests. It requires keys, as the host does. It records each request that is not a GET
-// and has the key of the function "write". To each such request it gives a canned answer.
+// keyedAPI answers the page's requests and checks their keys, as the Functions host does. A GET needs the key of
+// functions/view. Any other request needs the key of functions/write. keyedAPI records the requests other than GET that
+// have the right key, and gives them canned answers.
 type keyedAPI struct {
 	pages http.Handler
 
 	mu        sync.Mutex
-	view      string                  // key of the function "view"
+	view      string                  // key of functions/view
 	got       []string                // recorded requests as text
-	answers   map[string]cannedAnswer // by method and path; a request that has no answer here gets 404
+	answers   map[string]cannedAnswer // by method and path; other requests get 404
 	noneMatch string                  // If-None-Match of the last recorded request
 }
 
 type cannedAnswer struct {
 	status int
 	body   string
-	then   func() // called before the answer; nil = nothing
+	then   func() // called before the answer is sent; nil = no call
 }
 
 func (a *keyedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +81,7 @@ func (a *keyedAPI) viewKey() string {
 	return a.view
 }
 
-// changeKey replaces the key of the function "view".
+// changeKey replaces the key of functions/view.
 func (a *keyedAPI) changeKey(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,7 +94,6 @@ func (a *keyedAPI) setAnswer(to string, status int, body string, then func()) {
 	a.answers[to] = cannedAnswer{status, body, then}
 }
 
-// lastRequest returns the last recorded request; "" = there was none.
 func (a *keyedAPI) lastRequest() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,14 +103,13 @@ func (a *keyedAPI) lastRequest() string {
 	return a.got[len(a.got)-1]
 }
 
-// lastNoneMatch returns the header If-None-Match of the last recorded request.
 func (a *keyedAPI) lastNoneMatch() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.noneMatch
 }
 
-// openDesk starts the pages of a busy system that requires keys, and opens a browser for them.
+// openDesk starts the pages of dashboardtest.NewBusy behind a keyedAPI, and opens a browser for them.
 func openDesk(t *testing.T) (*browser.Tab, *keyedAPI, *dashboardtest.Source) {
 	t.Helper()
 	f := dashboardtest.NewBusy()
@@ -118,20 +117,19 @@ func openDesk(t *testing.T) (*browser.Tab, *keyedAPI, *dashboardtest.Source) {
 	return openBrowser(t, a), a, f
 }
 
-// visitWithKey visits a page with the key of the function "view".
+// visitWithKey visits a page with the key of functions/view in the address.
 func visitWithKey(b *browser.Tab, path string) {
 	b.T.Helper()
 	b.Visit("/api/dashboard" + path + "?code=view+%26key%3D1")
 }
 
-// enterKey waits until the page asks for a key, and enters the key.
 func enterKey(b *browser.Tab, key string) {
 	b.T.Helper()
 	b.Until("the key is asked for", "document.getElementById('key').open")
 	b.Type("#key-value", key+browser.Enter)
 }
 
-// confirm waits for a dialog whose question contains the argument "asked", and answers yes.
+// confirm waits for a dialog whose question contains the text of the parameter "asked", and answers yes.
 func confirm(b *browser.Tab, asked string) {
 	b.T.Helper()
 	b.Until("the dialog asks: "+asked,
@@ -143,7 +141,6 @@ func innerText(selector string) string {
 	return "document.querySelector(" + fmt.Sprintf("%q", selector) + ").innerText"
 }
 
-// checkSent checks the last recorded request.
 func checkSent(b *browser.Tab, a *keyedAPI, want string) {
 	b.T.Helper()
 	if got := a.lastRequest(); got != want {
@@ -155,7 +152,7 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	t.Parallel()
 	b, a, f := openDesk(t)
 	path := "/api/messages/" + dashboardtest.MessageID(1) + "/replay"
-	a.setAnswer("POST "+path, 202, `{"id":"x","stage":"dead"}`, func() { // the answer still has the stage dead
+	a.setAnswer("POST "+path, 202, `{"id":"x","stage":"dead"}`, func() {
 		f.Change(func(d *dashboardtest.Data) {
 			i := slices.IndexFunc(d.Messages, func(m wire.MessageLine) bool {
 				return m.ID == dashboardtest.MessageID(1)
@@ -174,7 +171,7 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	checkSent(b, a, "POST "+path)
 	b.Until("the page shows the new stage",
 		innerText("#stage")+" === 'queued' && !document.getElementById('replay') && document.getElementById('cancel')")
-	// The page does not ask for the key again in this tab.
+	// From here on, the page must not ask for the key again.
 	a.setAnswer("POST /api/pause", 200, `{"pauses":[]}`, nil)
 	visitWithKey(b, "/pauses")
 	b.Type("[data-action*='/api/pause'] [name=lane]", "3")
@@ -186,8 +183,8 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	b.Clean()
 }
 
-// A tab that a user leaves open must not allow changes for ever. So the page forgets a key that has not been used for
-// 15 minutes.
+// The page forgets a key after 15 minutes without use. Otherwise a tab that a user leaves open would allow changes for
+// ever.
 func TestActions_AnIdleKeyIsForgotten(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)
@@ -342,7 +339,7 @@ func TestActions_ResumeNamesThePausedKey(t *testing.T) {
 	b.Click("#pauses tbody tr:nth-child(3) button")
 	b.Until("the CMS is tried", innerText("#toasts")+".includes('Lane 3 tries the CMS at once.')")
 	checkSent(b, a, `POST /api/resume  application/json {"lane":3}`)
-	// Remove the old toasts: they would vanish by themselves only after a while.
+	// Remove the old toasts, so that the wait for a new toast does not find an old one.
 	browser.Eval[bool](b, "document.querySelectorAll('#toasts .toast').forEach(t => t.remove()); true")
 	b.Click("[data-action*='/api/resume'][data-one-of] .primary")
 	confirm(b, "What waits is sent at once.")
@@ -375,7 +372,7 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 	enterKey(b, writeKey)
 	b.Until("the refusal is shown", innerText("#cancel output")+" === 'the message is delivered'")
 	a.setAnswer("POST "+path, 202, `{"stage":"queued"}`, nil)
-	awaitReady() // until then the form ignores clicks
+	awaitReady() // a form that is not ready ignores clicks
 	b.Click("#cancel button")
 	confirm(b, "cannot be undone")
 	b.Until("the page reports the request",
@@ -389,7 +386,7 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 	b.Clean()
 }
 
-// If a request gets no answer, its outcome is unknown. The page must not show the action as done.
+// If the API does not answer a request, the page must not show the action as done.
 func TestActions_WithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)

@@ -10,17 +10,19 @@ import (
 	"weir/tools/browser"
 )
 
-// findViolations is a script that runs axe's rules of WCAG 2.1 AA and of best practice on the page. It sets
-// window.violations to a text with a line for each violation: the rule and the elements.
+// findViolations is a script that checks the page with axe, an accessibility checker, for WCAG 2.1 AA and best
+// practice. The script sets window.violations to a text. Each line of the text has a violated rule and the elements
+// that violate the rule.
 const findViolations = `axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}).then((result) => {
 	window.violations = result.violations.map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 120)).join(" | ")).join("\n");
 }, (failure) => { window.violations = "axe: " + failure; }), true`
 
-// changingPages are the pages that differ between the states of a system.
+// changingPages names the pages that are not the same for all example systems. The function states returns these
+// systems; one of them is named "busy".
 var changingPages = []string{"overview", "search", "errors", "replays", "pauses", "audit"}
 
-// TestAccessibility checks WCAG 2.1 AA and axe's best practice in both themes, on a desktop and on a phone. It looks
-// at each page of a busy system. For each other state of a system it looks at changingPages.
+// TestAccessibility checks WCAG 2.1 AA and axe's best practice in both themes, at the widths of a desktop and of a
+// phone. It checks all pages of the system "busy", and only changingPages of the other systems.
 func TestAccessibility(t *testing.T) {
 	t.Parallel()
 	axe, err := os.ReadFile("node_modules/axe-core/axe.min.js")

@@ -30,7 +30,8 @@ func TestKeyboard(t *testing.T) {
 	}
 	b.Do(chromedp.KeyEvent(kb.Enter))
 	b.Until("the focus is at the content", "document.activeElement.id === 'main'")
-	// Press the key as a person does. chromedp.KeyEvent would send the character without the key.
+	// The page listens for the press of the key "/". chromedp.KeyEvent would send only a character, so the test itself
+	// sends the events of this key.
 	browser.Call(b, input.DispatchKeyEvent,
 		input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"})
 	browser.Call(b, input.DispatchKeyEvent,
@@ -58,7 +59,7 @@ func TestKeyboard(t *testing.T) {
 	b.Clean()
 }
 
-// TestState checks that the address keeps the filter, the theme and the key, so that they outlive a reload.
+// TestState checks that a reload keeps the filter, the theme and the key, because the page's address has them.
 func TestState(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -68,7 +69,7 @@ func TestState(t *testing.T) {
 		chromedp.SetValue(chromedp.CSS(".filter [name=from]"), "2026-11-20T08:30"))
 	b.Type(".filter [name=q]", "title")
 	b.Click(".filter .primary")
-	// The browser changes the address before it has loaded the page.
+	// The wait includes readyState, because the browser changes the address before it has loaded the page.
 	b.Until("it was searched for", "location.search.includes('stage=dead') && document.readyState === 'complete'")
 	for range 2 {
 		got := browser.Eval[string](b,
@@ -126,7 +127,7 @@ func TestThemes(t *testing.T) {
 }
 
 // lowContrast is a script that lists elements whose text has a contrast of less than 4.5:1 to the background (WCAG 2,
-// AA). It leaves out charts, dialogs, and elements that are hidden or disabled.
+// AA). The script skips charts, dialogs, and elements that are hidden or disabled.
 const lowContrast = `(() => {
 	const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return c.startsWith("color(") ? [m[0]*255, m[1]*255, m[2]*255, m[3] ?? 1] : [m[0], m[1], m[2], m[3] ?? 1]; };
 	const over = (a, b) => [0, 1, 2].map(i => a[i]*a[3] + b[i]*(1-a[3])).concat(1);
@@ -142,15 +143,16 @@ const lowContrast = `(() => {
 	return [...low];
 })()`
 
-// TestUpdate_LeavesTheReaderAlone checks that an update shows new data and leaves the reader's focus, input and
-// selection as they are. A panel that contains the selection is not updated.
+// TestUpdate_LeavesTheReaderAlone checks that an update of the page shows new data, but keeps the reader's focus, input
+// and selection. While a panel contains the selection, the page does not update this panel.
 func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
 	d := f.Dashboard()
 	b := openBrowser(t, d)
 	b.Visit("/api/dashboard")
-	// The page updates when the reader looks at it again. So the test does not wait for the next update by the timer.
+	// The event makes the page update at once, as if the reader returned to the tab. So the test need not wait for the
+	// page's timer.
 	update := "document.dispatchEvent(new Event('visibilitychange'))"
 	browser.Eval[bool](b, `document.querySelector("#figures-flow").open = true; document.querySelector("#lane-2 a").focus(); document.querySelector("#find").value = "typed";
 		const s = getSelection(); s.selectAllChildren(document.querySelector("#books-title")); true`)
@@ -177,8 +179,8 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	b.Clean()
 }
 
-// TestUpdate_AnErrorThatIsGone checks that the page of an error does not show messages as dead after they were
-// replayed.
+// TestUpdate_AnErrorThatIsGone checks that the page of an error stops showing messages as dead when the error has no
+// dead messages any more.
 func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -196,8 +198,8 @@ func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 	b.Clean()
 }
 
-// TestUpdate_SaysWhyNot checks that the page names the reason of a failed update. Here the server answers, but does
-// not accept the key any more.
+// TestUpdate_SaysWhyNot checks that the page names the reason of a failed update. In this test the server answers, but
+// refuses the key.
 func TestUpdate_SaysWhyNot(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)
@@ -230,8 +232,8 @@ func TestWithoutScript(t *testing.T) {
 	b.Clean()
 }
 
-// TestUpdate_NotWhileHidden checks that a hidden page sends no requests: it stops its timer, and updates again when
-// the reader looks at it.
+// TestUpdate_NotWhileHidden checks that a hidden page stops its timer and sends no requests. When the reader looks at
+// the page again, the page updates.
 func TestUpdate_NotWhileHidden(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t, dashboardtest.NewBusy().Dashboard())

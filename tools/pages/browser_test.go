@@ -1,5 +1,5 @@
-// Package pages_test tests the operator's page in a real browser: layout, keyboard, themes,
-// updates, actions and hostile content.
+// Package pages_test tests the operator's page in a real browser: layout, keyboard, themes, updates, actions and
+// hostile content.
 package pages_test
 
 import (
@@ -13,8 +13,7 @@ import (
 	"weir/tools/browser"
 )
 
-// states returns systems by the name of their state. There is one system for each state in which tests look at the
-// pages.
+// states returns the systems whose pages the tests look at, by the name of their state.
 func states() map[string]*dashboardtest.Source {
 	return map[string]*dashboardtest.Source{"busy": dashboardtest.NewBusy(), "empty": dashboardtest.NewEmpty(),
 		"broken": dashboardtest.NewBroken(), "down": dashboardtest.NewDown(), "paused": dashboardtest.NewPaused()}
@@ -28,7 +27,8 @@ func openBrowser(t *testing.T, h http.Handler) *browser.Tab {
 	return browser.Open(t, server.URL)
 }
 
-// savePicture writes a picture of the page if PICTURES names a folder.
+// savePicture writes a picture of the page into the folder that the environment variable PICTURES names. If PICTURES is
+// not set, savePicture does nothing.
 func savePicture(b *browser.Tab, name string) {
 	b.T.Helper()
 	dir := os.Getenv("PICTURES")

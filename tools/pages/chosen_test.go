@@ -9,13 +9,12 @@ import (
 	"weir/tools/browser"
 )
 
-// chooseMessage ticks the box of a message in a list.
 func chooseMessage(b *browser.Tab, id string) {
 	b.T.Helper()
 	b.Click("input[data-stage][value='" + id + "']")
 }
 
-// deadIDs returns the ids of the first n dead messages of the list that the tab shows.
+// deadIDs returns the ids of the first n dead messages in the list that the tab shows.
 func deadIDs(b *browser.Tab, n int) []string {
 	b.T.Helper()
 	ids := strings.Fields(browser.Eval[string](b, "[...document.querySelectorAll(\"input[data-stage='dead']\")].map((box) => box.value).join(' ')"))

@@ -13,7 +13,6 @@ import (
 	"weir/tools/browser"
 )
 
-// changeMessage changes one message of the page's source.
 func changeMessage(f *dashboardtest.Source, id string, change func(*wire.MessageLine)) {
 	f.Change(func(d *dashboardtest.Data) {
 		d.Messages = slices.Clone(d.Messages)
@@ -62,11 +61,11 @@ func TestActions_Erase(t *testing.T) {
 	b.Clean()
 }
 
-// A message that is not final cannot be erased, so its page offers no erasure.
+// Only a final message can be erased, so the page of any other message offers no erasure.
 func TestActions_EraseIsForFinalMessages(t *testing.T) {
 	t.Parallel()
 	b, _, _ := openDesk(t)
-	for n, want := range map[int]bool{1: true, 3: false} { // dead; retrying
+	for n, want := range map[int]bool{1: true, 3: false} { // message 1 is dead, message 3 is retrying
 		visitWithKey(b, "/messages/"+dashboardtest.MessageID(n))
 		if got := browser.Eval[bool](b, "document.getElementById('erase') !== null"); got != want {
 			t.Errorf("message %d: erasure offered is %v, want %v", n, got, want)

@@ -12,8 +12,8 @@ import (
 	"weir/tools/browser"
 )
 
-// attacks are texts that can harm a page: scripts, markup, invisible characters, very long words, and values that a
-// script can mistake for other values.
+// attacks are texts that can harm a page: scripts, markup, invisible characters, very long words, and words that a
+// script can mistake for its own values, such as null.
 var attacks = []string{
 	`"><img src=x onerror="window.pwned=1">`, `<script>window.pwned=1</script>`,
 	`</textarea></pre><script>window.pwned=1</script>`, `'-alert(1)-'`,
@@ -22,7 +22,8 @@ var attacks = []string{
 	strings.Repeat("W", 4000), strings.Repeat("a ", 2000), "🏴‍☠️ ünïcödé", `a" style="position:fixed;inset:0" x="`,
 }
 
-// newHostile returns NewBusy with these attacks in the fields that upstreams, the CMS and operators write.
+// newHostile returns example data for the pages. The fields that upstreams, the CMS and operators write have attacks in
+// them.
 func newHostile() *dashboardtest.Source {
 	f := dashboardtest.NewBusy()
 	var everything strings.Builder
@@ -77,8 +78,8 @@ func newHostile() *dashboardtest.Source {
 	return f
 }
 
-// TestHostileContent checks that pages with the attacks run no script, have no foreign element and no invisible
-// character, and are not too wide or too large.
+// TestHostileContent checks that no script or element of an attack gets into a page, and that the page shows no
+// invisible characters. A page must also be neither wider than the window nor longer than 1 MiB.
 func TestHostileContent(t *testing.T) {
 	t.Parallel()
 	f := newHostile()

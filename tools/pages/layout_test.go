@@ -8,8 +8,8 @@ import (
 	"weir/tools/browser"
 )
 
-// TestLayout checks that no page is wider than its window, in any state, and that the browser
-// reports no problem.
+// TestLayout checks the dashboard's pages for each system that the function "states" returns, such as a busy one. No
+// page may be wider than the window, and the browser must report no problem.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	for name, f := range states() {

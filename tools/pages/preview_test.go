@@ -9,7 +9,7 @@ import (
 	"weir/tools/browser"
 )
 
-// showRequests is a script that opens all requests of the page, and scrolls to them.
+// showRequests is a script that opens the details of all requests on the page, and scrolls to the list of requests.
 const showRequests = `(document.querySelectorAll('.requests details').forEach(d => d.open = true),
 	document.querySelector('.requests').scrollIntoView(), true)`
 
@@ -27,7 +27,7 @@ func TestPreview(t *testing.T) {
 	for name, c := range map[string]struct {
 		id   string
 		want []string
-		open int // requests whose details are shown
+		open int // number of requests whose details are open at first
 	}{
 		"Steps": {dashboardtest.MessageID(3), []string{"find GET https://cms.example/wp-json/wp/v2/posts?slug=news-1",
 			"X-Token: …", "create POST https://cms.example/wp-json/wp/v2/posts only if len(find.json) == 0",

@@ -6,8 +6,8 @@ import (
 	"weir/internal/dashboard/dashboardtest"
 )
 
-// The page shows marks until the operator reveals the values with the key of write. Then the editor loads the whole
-// body, because Weir refuses an edited body with marks.
+// The page shows marks until the operator reveals the values with the key of functions/write. After that, the editor
+// loads the body without marks, because Weir refuses an edited body that contains marks.
 func TestActions_RevealRedactedValues(t *testing.T) {
 	t.Parallel()
 	b, a, f := openDesk(t)

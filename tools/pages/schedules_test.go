@@ -12,13 +12,11 @@ import (
 	"weir/tools/browser"
 )
 
-// openSchedule visits the page of the schedule nightly-report.
 func openSchedule(b *browser.Tab) {
 	b.T.Helper()
 	b.Visit("/api/dashboard/schedule?name=nightly-report&code=view+%26key%3D1")
 }
 
-// setPaused pauses or resumes a schedule of the page's source.
 func setPaused(f *dashboardtest.Source, name string, isPaused bool) {
 	f.Change(func(d *dashboardtest.Data) {
 		d.Schedules = slices.Clone(d.Schedules)

@@ -10,8 +10,9 @@ import (
 	"weir/tools/browser"
 )
 
-// TestTimes checks that a reader can have all times in the browser's time zone, and that the browser remembers this
-// choice. Then times that the reader enters are in that zone, too. Without a script all times are UTC.
+// TestTimes checks that the page shows times in UTC, or in the browser's time zone if the reader chooses local times.
+// The page remembers the choice. The chosen zone also applies to times that the reader enters. Without JavaScript all
+// times are UTC.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	b, a, f := openDesk(t)

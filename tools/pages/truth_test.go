@@ -9,8 +9,8 @@ import (
 	"weir/tools/browser"
 )
 
-// TestOverview_CMS checks that the page calls the CMS OK only if no attempt has failed since the last answer of the
-// CMS.
+// TestOverview_CMS checks the badge of the CMS. After a failed attempt, the badge may show "OK" only if the CMS has
+// since accepted or rejected a message.
 func TestOverview_CMS(t *testing.T) {
 	t.Parallel()
 	answered := dashboardtest.NewPaused() // the CMS has answered another lane after the failures
@@ -49,8 +49,8 @@ func TestOverview_CMS(t *testing.T) {
 	}
 }
 
-// TestOverview_OneNumber checks that a figure is the same in each place of the page that shows it, and that the page
-// names the minute of the figure.
+// TestOverview_OneNumber checks that a number has the same value in each place of the page that shows it, and that the
+// page names the time for which the number was counted.
 func TestOverview_OneNumber(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()

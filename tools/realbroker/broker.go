@@ -1,5 +1,6 @@
-// Package realbroker runs a RabbitMQ of Debian's package rabbitmq-server, for tests and tools: a node of its own on
-// free loopback ports, with its data in a folder of its own. It uses no service of the machine.
+// Package realbroker runs RabbitMQ for tests and tools, from Debian's package rabbitmq-server. Each broker is a
+// separate node on free loopback ports, with its data in its own folder. If the machine also runs RabbitMQ as a system
+// service, the brokers do not use this service.
 package realbroker
 
 import (
@@ -22,13 +23,13 @@ import (
 )
 
 const (
-	readyTimeout = 90 * time.Second // a busy machine starts several brokers at once
+	readyTimeout = 90 * time.Second // long, because a busy machine may start several brokers at once
 	stopTimeout  = 30 * time.Second
 	lookInterval = 100 * time.Millisecond
 )
 
-// Broker is a node of RabbitMQ, with an Erlang port mapper of its own. URL and Address are safe for concurrent use,
-// the other methods are not.
+// Broker is a RabbitMQ node with its own Erlang port mapper. URL and Address are safe for concurrent use, the other
+// methods are not.
 type Broker struct {
 	dir  string // folder of the node's data, settings and cookie
 	log  io.Writer
@@ -38,12 +39,13 @@ type Broker struct {
 	mapper, node *child
 }
 
-// Start starts a node with its data in dir, and returns when the node accepts connections. Its output goes to log.
+// Start starts a node with its data in dir, and returns when the node accepts connections. The node's output goes to
+// log.
 func Start(ctx context.Context, dir string, log io.Writer) (*Broker, error) {
 	return startNode(ctx, dir, log, "")
 }
 
-// startNode does the same as Start, with further lines of rabbitmq.conf.
+// startNode implements Start. It also appends the lines in "more" to the node's rabbitmq.conf.
 func startNode(ctx context.Context, dir string, log io.Writer, more string) (*Broker, error) {
 	b := &Broker{dir: dir, log: log}
 	ports := [3]int{}
@@ -72,7 +74,7 @@ func startNode(ctx context.Context, dir string, log io.Writer, more string) (*Br
 		"RABBITMQ_DIST_PORT="+strconv.Itoa(ports[1]),
 		"ERL_EPMD_PORT="+strconv.Itoa(ports[2]), "ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none")
-	// Without a port mapper the node would start one, which outlives the node.
+	// Without a running port mapper, the node would start a port mapper that outlives the node.
 	mapper := exec.Command("epmd", "-port", strconv.Itoa(ports[2]), "-address", "127.0.0.1")
 	var err error
 	if b.mapper, err = b.startChild(mapper); err != nil {
@@ -85,13 +87,14 @@ func startNode(ctx context.Context, dir string, log io.Writer, more string) (*Br
 	return b, nil
 }
 
-// URL returns the address of the broker for AMQP, with the user guest.
+// URL returns the broker's address for AMQP, with the user guest.
 func (b *Broker) URL() string { return "amqp://guest:guest@" + b.Address() + "/" }
 
-// Address returns the host and port of the broker.
+// Address returns the broker's host and port.
 func (b *Broker) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port)) }
 
-// Restart starts the node with its data after StopNode or Kill, and returns when the node accepts connections.
+// Restart starts the node after StopNode or Kill, with the data that the node had. It returns when the node accepts
+// connections.
 func (b *Broker) Restart(ctx context.Context) error {
 	path, err := findProgram("rabbitmq-server")
 	if err != nil {
@@ -119,8 +122,8 @@ func (b *Broker) Restart(ctx context.Context) error {
 	}
 }
 
-// findProgram returns the path of a program of RabbitMQ. Debian's package puts other programs with the same names
-// into PATH. Those programs change to the user rabbitmq, who could not write to the node's folder.
+// findProgram returns the path of a program in RabbitMQ's own folder. The programs with the same names in PATH change
+// to the user rabbitmq, who cannot write to the node's folder.
 func findProgram(name string) (string, error) {
 	paths, err := filepath.Glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/" + name)
 	if err != nil || len(paths) == 0 {
@@ -129,13 +132,12 @@ func findProgram(name string) (string, error) {
 	return paths[0], nil
 }
 
-// LimitMemory sets the share of the machine's memory that the node may use before it raises its memory alarm. With 0
-// the alarm is on: the node reads nothing from connections that publish.
+// LimitMemory sets the share of the machine's memory at which the node raises its memory alarm. With the share 0 the
+// alarm is always on: the node reads nothing from connections that publish.
 func (b *Broker) LimitMemory(ctx context.Context, share float64) error {
 	return b.runControl(ctx, "set_vm_memory_high_watermark", strconv.FormatFloat(share, 'f', -1, 64))
 }
 
-// runControl runs a command of rabbitmqctl at the node.
 func (b *Broker) runControl(ctx context.Context, arguments ...string) error {
 	path, err := findProgram("rabbitmqctl")
 	if err != nil {
@@ -149,12 +151,14 @@ func (b *Broker) runControl(ctx context.Context, arguments ...string) error {
 	return nil
 }
 
-// StopNode ends the node in order. Its data stays.
+// StopNode shuts the node down by SIGTERM. The node's data stays.
 func (b *Broker) StopNode() error { return b.node.end(syscall.SIGTERM) }
 
-// Kill has the node write its definitions to disk, and ends the node by SIGKILL. Its data stays. RabbitMQ keeps
-// definitions in a write cache for two seconds. When version 3.10 was killed within these two seconds, it lost a
-// durable queue although it had confirmed the declaration.
+// Kill makes the node write its definitions, such as queues, to disk, and then ends the node by SIGKILL. The node's
+// data stays.
+//
+// RabbitMQ keeps new definitions in a write cache for two seconds. Version 3.10, killed within these two seconds, lost
+// a durable queue whose declaration it had confirmed.
 func (b *Broker) Kill(ctx context.Context) error {
 	if err := b.runControl(ctx, "eval", "ok = disk_log:sync(latest_log)."); err != nil {
 		return err
@@ -167,20 +171,21 @@ func (b *Broker) Stop() error {
 	return errors.Join(b.node.end(syscall.SIGKILL), b.mapper.end(syscall.SIGTERM))
 }
 
-// child is a process with a process group of its own. The kernel sends SIGTERM to the child when this process dies.
+// child is a child process with its own process group. The kernel sends SIGTERM to the child when its parent process
+// dies.
 type child struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the child has ended
 	err  error         // result of Wait; read it after done is closed
 }
 
-// startChild starts a child from a goroutine that keeps its thread until the child has ended. Linux sends the
-// parent-death signal when the thread that started the child ends, even if this process lives on.
+// startChild starts a child from a goroutine that stays on one thread until the child has ended. If that thread ended
+// earlier, Linux would send the signal Pdeathsig to the child, although this process lives on.
 func (b *Broker) startChild(cmd *exec.Cmd) (*child, error) {
 	c := &child{cmd: cmd, done: make(chan struct{})}
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = b.env, b.dir, b.log, b.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	cmd.WaitDelay = time.Second // children of the child keep its output open; Wait does not wait for them
+	cmd.WaitDelay = time.Second // limits the wait for grandchildren, which keep the output open
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -195,8 +200,8 @@ func (b *Broker) startChild(cmd *exec.Cmd) (*child, error) {
 	return c, <-started
 }
 
-// end sends a signal to the child and its group, and waits until the child has ended. It kills a child that runs for
-// longer than stopTimeout. A second call has no effect.
+// end sends a signal to the child's process group, and waits until the child has ended. If that takes longer than
+// stopTimeout, end kills the group and returns an error. A second call has no effect.
 func (c *child) end(signal syscall.Signal) error {
 	if c == nil || c.cmd.Process == nil {
 		return nil

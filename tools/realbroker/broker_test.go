@@ -10,7 +10,7 @@ import (
 	"weir/tools/realbroker"
 )
 
-// Tests of consumers kill the broker, and then count messages. So a kill must not lose messages that the broker has
+// Tests of consumers kill the broker and then count messages. So a kill must not lose messages that the broker has
 // confirmed.
 func TestBroker_KeepsConfirmedMessagesOverAKill(t *testing.T) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestBroker_KeepsConfirmedMessagesOverAKill(t *testing.T) {
 	})
 }
 
-// useChannel calls use with a channel of a connection.
+// useChannel opens a channel on a new connection, and calls "use" with the channel.
 func useChannel(t *testing.T, b *realbroker.Broker, use func(*amqp.Channel) error) {
 	t.Helper()
 	conn, err := amqp.Dial(b.URL())

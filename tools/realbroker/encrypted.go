@@ -20,17 +20,18 @@ import (
 	"weir/tools/freeport"
 )
 
-// EncryptedBroker is a Broker that also accepts TLS connections of clients with a certificate of its authority.
+// EncryptedBroker is a Broker that also accepts TLS connections. A client needs a certificate that the broker's
+// authority (CA) issued.
 type EncryptedBroker struct {
 	*Broker
-	// CA, ClientCert and ClientKey are paths of PEM files: the authority of the broker's certificate, and a client's
-	// certificate with its key. The certificates are valid for a day.
+	// CA, ClientCert and ClientKey are paths of PEM files: the certificate of the authority, a client's certificate,
+	// and the key of the client's certificate. The certificates are valid for a day.
 	CA, ClientCert, ClientKey string
 
 	port int // the port for TLS
 }
 
-// StartEncrypted does the same as Start, for a broker that also accepts TLS connections.
+// StartEncrypted makes the certificates in dir, and starts a broker as Start does.
 func StartEncrypted(ctx context.Context, dir string, log io.Writer) (*EncryptedBroker, error) {
 	authority, err := newAuthority(dir)
 	if err != nil {
@@ -53,14 +54,14 @@ func StartEncrypted(ctx context.Context, dir string, log io.Writer) (*EncryptedB
 	return b, err
 }
 
-// EncryptedURL returns the address of the broker for TLS.
+// EncryptedURL returns the broker's address for AMQP over TLS, with the user guest.
 func (b *EncryptedBroker) EncryptedURL() string {
 	return "amqps://guest:guest@" + net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port)) + "/"
 }
 
 // authority issues certificates for 127.0.0.1 into a folder.
 type authority struct {
-	dir, path string // the folder, and the file with the authority's own certificate
+	dir, path string // the folder, and the path of the authority's own certificate
 	cert      *x509.Certificate
 	key       *ecdsa.PrivateKey
 	issued    int64 // the last serial number

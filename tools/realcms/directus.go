@@ -19,16 +19,16 @@ import (
 	"weir/tools/freeport"
 )
 
-// DirectusOptions are the settings of one Directus.
+// DirectusOptions are the settings for StartDirectus.
 type DirectusOptions struct {
-	Log io.Writer // output of the processes; nil = it is discarded
+	Log io.Writer // receives the output of the processes; nil = the output is discarded
 }
 
-// Directus is a running Directus with a PostgreSQL of its own. The only unique field of its collection "articles" is
-// the id.
+// Directus is a running Directus with its own PostgreSQL server. In its collection "articles", only the field id is
+// unique.
 type Directus struct {
 	URL   string
-	Token string // token of a user who may only create, read, update and delete articles
+	Token string // token of a user who can only create, read, update and delete articles
 
 	dir      string
 	script   string
@@ -40,12 +40,13 @@ type Directus struct {
 	web      *process
 }
 
-// directusProgram is the command line of Directus. The program in the package's folder bin would ask the registry of
-// npm for a newer version first.
+// directusProgram is the script of Directus's command line. This package runs the script directly, because the program
+// in Directus's own folder "bin" first asks the npm registry for a newer version.
 var directusProgram = filepath.Join("node_modules", "@directus", "api", "dist", "cli", "run.js")
 
-// StartDirectus makes a database, starts Directus, and returns when it answers. ctx limits the start, not the life of
-// the processes: they end with Stop or with this process. This process may run as root or as any other user.
+// StartDirectus makes a database, starts Directus, and returns when Directus answers. ctx limits only the start:
+// Directus and its database run until Stop is called or this process ends. This process can run as root or as any other
+// user.
 func StartDirectus(ctx context.Context, o DirectusOptions) (*Directus, error) {
 	tools, err := findAbove("tools", filepath.Join("directus", directusProgram), "make test-directus")
 	if err != nil {
@@ -93,13 +94,14 @@ func (d *Directus) newCommand(name string) *exec.Cmd {
 		"DB_USER=postgres", "DB_PASSWORD=none", "SECRET="+d.secret, "ADMIN_EMAIL=admin@example.com",
 		"ADMIN_PASSWORD="+d.secret, "ADMIN_TOKEN="+d.admin, "TELEMETRY=false", "HOST=127.0.0.1",
 		"PORT="+strconv.Itoa(d.port), "PUBLIC_URL="+d.URL, "LOG_LEVEL=warn",
-		// With its limiter, Directus on a busy machine answers 503 to all requests, even to those that prepare a test.
+		// With the limiter, Directus on a busy machine answers 503 to all requests, even to requests that prepare a
+		// test.
 		"PRESSURE_LIMITER_ENABLED=false")
 	return cmd
 }
 
-// StartWeb starts the web server, for the first time or after StopWeb, and returns when it answers. Its port stays the
-// same.
+// StartWeb starts the web server, for the first time or after StopWeb, and returns when the server answers. The port is
+// the same after each start.
 func (d *Directus) StartWeb(ctx context.Context) (err error) {
 	if d.web, err = startProcess("Directus", d.newCommand("start"), d.log); err != nil {
 		return err
@@ -110,12 +112,12 @@ func (d *Directus) StartWeb(ctx context.Context) (err error) {
 // StopWeb ends the web server. The database keeps running.
 func (d *Directus) StopWeb() error { return d.web.stopGroup() }
 
-// Stop ends all processes and removes their files.
+// Stop ends all processes of this Directus, and removes their files.
 func (d *Directus) Stop() error {
 	return errors.Join(d.web.stopGroup(), d.database.process.stopGroup(), os.RemoveAll(d.dir))
 }
 
-// makeArticles makes the collection "articles", and a user with the rights that the recipe for Directus names.
+// makeArticles makes the collection "articles", and the user whose token is d.Token.
 func (d *Directus) makeArticles(ctx context.Context) error {
 	field := func(name, kind string, schema map[string]any) map[string]any {
 		return map[string]any{"field": name, "type": kind, "schema": schema}
@@ -146,13 +148,14 @@ func (d *Directus) makeArticles(ctx context.Context) error {
 		"policies": []any{map[string]any{"policy": policy.Data.ID}}}, nil)
 }
 
-// postAsAdmin posts as the administrator; answer may be nil.
+// postAsAdmin posts as the administrator. answer can be nil.
 func (d *Directus) postAsAdmin(ctx context.Context, path string, body, answer any) error {
 	header := http.Header{"Authorization": {"Bearer " + d.admin}}
 	return callJSON(ctx, nil, http.MethodPost, d.URL+path, header, body, answer)
 }
 
-// Posts reads from the database the articles whose slug has the prefix, and returns them in the order of creation.
+// Posts returns the articles whose slug has the prefix, in the order of creation. It reads the articles from the
+// database.
 func (d *Directus) Posts(ctx context.Context, prefix string) ([]Post, error) {
 	if !isPrefix(prefix) {
 		return nil, fmt.Errorf("%q is no prefix of a slug", prefix)
@@ -166,13 +169,15 @@ func (d *Directus) Posts(ctx context.Context, prefix string) ([]Post, error) {
 	return readPosts(out)
 }
 
-// DirectusClient writes articles without Weir, as WordPressClient does. Safe for concurrent use.
+// DirectusClient writes articles by Directus's REST API without Weir. It looks for an article of the slug before it
+// creates an article, as a careful integration does. It is safe for concurrent use.
 type DirectusClient struct {
 	URL, Token string
 	HTTP       *http.Client // nil = http.DefaultClient
 }
 
-// Upsert writes one version, unless the article has that version or a newer one.
+// Upsert writes one version of the slug's article. It writes nothing if the article has the same version or a newer
+// one.
 func (c *DirectusClient) Upsert(ctx context.Context, slug string, version int) error {
 	header := http.Header{"Authorization": {"Bearer " + c.Token}}
 	items := c.URL + "/items/articles"
@@ -196,11 +201,12 @@ func (c *DirectusClient) Upsert(ctx context.Context, slug string, version int) e
 type postgres struct {
 	dir     string              // folder of the socket and the data
 	bin     string              // folder of PostgreSQL's programs
-	as      *syscall.Credential // nil = the user of this process
+	as      *syscall.Credential // user of PostgreSQL's processes; nil = the user of this process
 	process *process
 }
 
-// startServer makes an empty database cluster in a folder below dir, starts its server, and returns when it answers.
+// startServer makes an empty database cluster in a folder below dir, starts the cluster's server, and returns when the
+// server answers.
 func (p *postgres) startServer(ctx context.Context, dir string, log io.Writer) error {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil || len(found) == 0 {
@@ -226,8 +232,8 @@ func (p *postgres) startServer(ctx context.Context, dir string, log io.Writer) e
 	})
 }
 
-// makeFolder makes the cluster's folder. If this process is root, the folder belongs to the user postgres, because
-// PostgreSQL refuses to run as root.
+// makeFolder makes the cluster's folder. If this process is root, makeFolder gives the folder to the user postgres,
+// because PostgreSQL refuses to run as root.
 func (p *postgres) makeFolder(dir string) error {
 	if err := os.Mkdir(p.dir, 0o700); err != nil || os.Geteuid() != 0 {
 		return err
@@ -258,7 +264,8 @@ func (p *postgres) runSQL(ctx context.Context, database, sql string) (string, er
 		"--no-align", "--command="+sql, database))
 }
 
-// callJSON makes one request; client, header, body and answer may be nil. A status other than 2xx is an error.
+// callJSON makes one request, and returns an error if the status is not 2xx. client, header, body and answer can be
+// nil.
 func callJSON(ctx context.Context, client *http.Client, method, address string, header http.Header, body,
 	answer any) error {
 	var content strings.Builder

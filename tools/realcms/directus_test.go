@@ -9,8 +9,7 @@ import (
 	"weir/tools/realcms"
 )
 
-// Without Weir, clients that create articles of one slug at the same time leave several articles of that slug in
-// Directus.
+// Without Weir, concurrent clients that write articles of the same slug create several articles of this slug.
 func TestDirectus_ClientsWithoutWeirLeaveDuplicates(t *testing.T) {
 	t.Parallel()
 	d, err := realcms.StartDirectus(t.Context(), realcms.DirectusOptions{Log: t.Output()})

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Post is an item of the CMS as it is in the CMS's database: a post of WordPress, or an article of Directus.
+// Post is an item in the database of a CMS: a post of WordPress, or an article of Directus.
 type Post struct {
 	ID      int    `json:"id"`
 	Slug    string `json:"slug"`
@@ -17,8 +17,8 @@ type Post struct {
 	Content string `json:"content"`
 }
 
-// Posts returns the posts whose slug has the prefix, in the order of creation. It reads the database, because the
-// tests do not trust WordPress's own look-ups.
+// Posts returns the posts whose slug has the prefix, in the order of creation. It reads the database, because the tests
+// do not trust WordPress's own look-ups.
 func (wp *WordPress) Posts(ctx context.Context, prefix string) ([]Post, error) {
 	if !isPrefix(prefix) {
 		return nil, fmt.Errorf("%q is no prefix of a slug", prefix)
@@ -32,10 +32,10 @@ func (wp *WordPress) Posts(ctx context.Context, prefix string) ([]Post, error) {
 	return readPosts(out)
 }
 
-// isPrefix reports whether a text can be put into a LIKE pattern of SQL without escapes.
+// isPrefix reports whether a text needs no escapes in a LIKE pattern of SQL.
 func isPrefix(text string) bool { return !strings.ContainsAny(text, `'"\%_`) }
 
-// readPosts reads rows of a database, each of which is a line with a JSON object.
+// readPosts parses the rows of a query. Each row is one line with a JSON object.
 func readPosts(rows string) ([]Post, error) {
 	var posts []Post
 	for row := range strings.Lines(rows) {
@@ -51,22 +51,24 @@ func readPosts(rows string) ([]Post, error) {
 	return posts, nil
 }
 
-// Tally compares the items of a CMS with the messages that should have made them.
+// Tally compares the items of a CMS with the messages of a Race, which should have made the items. WordPress adds a
+// number to a slug that is taken, for example a-news-2 for a-news. Such an item counts for the slug a-news, but is not
+// an exact item of this slug.
 type Tally struct {
-	Slugs   int // slugs of the race
-	Items   int // items that the CMS has for these slugs
-	Surplus int // items beyond the first of each slug
-	Missing int // slugs without an item of exactly this slug; an item with a number added does not count
-	Stale   int // slugs that have items of exactly this slug, but none of the newest version
+	Slugs   int // number of slugs in the race
+	Items   int // number of items that the CMS has for these slugs
+	Surplus int // number of items that the CMS has in addition to the first item of each slug
+	Missing int // number of slugs without an exact item
+	Stale   int // number of slugs with exact items, none of which has the newest version
 }
 
-// IsClean reports whether each slug has exactly one item, of the newest version.
+// IsClean reports whether each slug has one exact item with the newest version, and no other item.
 func (t Tally) IsClean() bool { return t == Tally{Slugs: t.Slugs, Items: t.Slugs} }
 
-// numbered matches the end of a slug to which WordPress has added a number, because the slug was taken.
+// numbered matches the number that WordPress adds to a slug that is taken.
 var numbered = regexp.MustCompile(`-\d+$`)
 
-// TallyPosts counts posts by the slugs of a race. Slugs must not end in a hyphen and digits.
+// TallyPosts compares posts with the messages of a race. It ignores posts of other slugs.
 func TallyPosts(race Race, posts []Post) Tally {
 	t := Tally{Slugs: race.Slugs}
 	counts, newest := map[string]int{}, map[string]bool{}

@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	readyTimeout = 90 * time.Second // the time limit of a start and of a runToEnd; a busy machine is slow
+	readyTimeout = 90 * time.Second // time limit of a start and of runToEnd; long, because a busy machine is slow
 	stopTimeout  = 20 * time.Second
 	lookInterval = 50 * time.Millisecond
 )
 
-// process is a child with a process group of its own. The kernel sends SIGTERM to the child when this process dies.
+// process is a child process with its own process group. The kernel sends SIGTERM to the child when its parent process
+// dies.
 type process struct {
 	name string
 	cmd  *exec.Cmd
@@ -28,8 +29,8 @@ type process struct {
 	err  error         // result of Wait; read it after done is closed
 }
 
-// startProcess starts a child from a goroutine that keeps its thread until the child has ended. Linux sends the
-// parent-death signal when the thread that started the child ends, even if this process lives on.
+// startProcess starts a child from a goroutine that stays on one thread until the child has ended. If that thread ended
+// earlier, Linux would send the signal Pdeathsig to the child, although this process lives on.
 func startProcess(name string, cmd *exec.Cmd, log io.Writer) (*process, error) {
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = log, log
@@ -39,7 +40,7 @@ func startProcess(name string, cmd *exec.Cmd, log io.Writer) (*process, error) {
 	}
 	attributes.Setpgid, attributes.Pdeathsig = true, syscall.SIGTERM
 	cmd.SysProcAttr = attributes
-	// Children of the child keep its output open; Wait does not wait for them.
+	// WaitDelay limits the wait for grandchildren, which keep the output open.
 	cmd.WaitDelay = time.Second
 	started := make(chan error, 1)
 	go func() {
@@ -59,8 +60,8 @@ func startProcess(name string, cmd *exec.Cmd, log io.Writer) (*process, error) {
 	return p, nil
 }
 
-// stopGroup sends SIGTERM to the child and its group. If the child does not end within stopTimeout, stopGroup sends
-// SIGKILL. A second call has no effect.
+// stopGroup sends SIGTERM to the child's process group, and waits until the child has ended. If that takes longer than
+// stopTimeout, stopGroup sends SIGKILL and returns an error. A second call has no effect.
 func (p *process) stopGroup() error {
 	if p == nil {
 		return nil
@@ -81,8 +82,7 @@ func (p *process) stopGroup() error {
 	}
 }
 
-// awaitReady waits until check succeeds. It returns an error if the child ends before that, if readyTimeout is over,
-// or if ctx ends.
+// awaitReady waits until check succeeds. It returns an error if the child ends, ctx ends, or readyTimeout passes first.
 func (p *process) awaitReady(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -103,7 +103,7 @@ func (p *process) awaitReady(ctx context.Context, check func(context.Context) er
 	}
 }
 
-// runToEnd runs a program, and returns its standard output and its standard error together. It kills the program after
+// runToEnd runs a program, and returns its standard output and standard error as one text. It kills the program after
 // readyTimeout, or when ctx ends.
 func runToEnd(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
@@ -121,7 +121,7 @@ func runToEnd(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	return string(out), nil
 }
 
-// findProgram returns the path of a program. It also looks into folders that PATH of ordinary users lacks.
+// findProgram searches PATH for a program, and then the sbin folders, which the PATH of ordinary users lacks.
 func findProgram(name, debianPackage string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -134,8 +134,9 @@ func findProgram(name, debianPackage string) (string, error) {
 	return "", fmt.Errorf("%s is missing: apt-get install -y --no-install-recommends %s", name, debianPackage)
 }
 
-// findAbove looks for a folder in the working directory, and then in each directory above. It returns the path of the
-// first such folder that contains the file "marker". The error names howTo, the command that makes that file.
+// findAbove returns the path of a folder that contains the file "marker". It looks for the folder first in the working
+// directory, then in each directory above. If there is no such file, the error names howTo, the command that makes the
+// file.
 func findAbove(folder, marker, howTo string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -153,7 +154,7 @@ func findAbove(folder, marker, howTo string) (string, error) {
 	}
 }
 
-// answersOK returns an error unless the address answers 200.
+// answersOK returns an error if the answer to a GET of the address does not have the status 200.
 func answersOK(ctx context.Context, address string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

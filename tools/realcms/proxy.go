@@ -14,21 +14,22 @@ import (
 // Spoil is a way to spoil an answer of the CMS.
 type Spoil int
 
-// In all of these ways, the request has reached the CMS, and the CMS has answered.
+// The proxy spoils an answer only after the CMS has received and answered the request.
 const (
 	SpoilNone Spoil = iota // the answer is passed on unchanged
-	SpoilLose              // the connection ends without an answer
-	SpoilHTML              // 200 with a page of HTML instead of the answer
-	SpoilCut               // half of the answer's body, then the connection ends
+	SpoilLose              // the connection to the client ends without an answer
+	SpoilHTML              // the client gets the status 200 and a page of HTML
+	SpoilCut               // the client gets half of the body, then the connection ends
 )
 
 // Fault says how the proxy treats one request.
 type Fault struct {
 	Spoil Spoil
-	Then  func() // called when the CMS has answered, before the answer is spoiled or passed on; nil = nothing
+	Then  func() // called after the answer of the CMS and before the answer to the client; nil = no call
 }
 
-// Proxy stands between a client and a CMS. It counts requests, and spoils answers. Safe for concurrent use.
+// Proxy is an HTTP proxy between clients and a CMS. It counts requests and can spoil answers. It is safe for concurrent
+// use.
 type Proxy struct {
 	URL string // address of the proxy
 
@@ -44,8 +45,9 @@ type Proxy struct {
 
 const spoiltPage = "<!DOCTYPE html><html><head><title>One moment</title></head><body>Please wait…</body></html>"
 
-// StartProxy listens on a free port of loopback, in front of target. The function "choose" returns the treatment of
-// each request; nil = no faults. The proxy calls it concurrently.
+// StartProxy starts a proxy on a free loopback port, for the CMS at the address "target". For each request the proxy
+// calls "choose", which returns the fault of the request. These calls are concurrent. If "choose" is nil, the proxy
+// spoils no answer.
 func StartProxy(target string, choose func(r *http.Request, body []byte) Fault) (*Proxy, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -62,7 +64,7 @@ func StartProxy(target string, choose func(r *http.Request, body []byte) Fault) 
 	return p, nil
 }
 
-// Count returns the number of requests with one of the methods, or of all requests if methods is empty.
+// Count returns the number of requests that had one of the methods. Without methods, it counts all requests.
 func (p *Proxy) Count(methods ...string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +78,8 @@ func (p *Proxy) Count(methods ...string) int {
 	return total
 }
 
-// Close stops listening and closes the connections of clients. Requests that the CMS is working on go on.
+// Close stops listening, and closes the connections of clients. It does not cancel requests that the proxy has passed
+// on to the CMS.
 func (p *Proxy) Close() error {
 	err := p.server.Close()
 	p.served.Wait()
@@ -84,8 +87,8 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// ServeHTTP passes a request on. If the client disconnects, the request to the CMS goes on, because the CMS itself
-// would not notice the disconnect either.
+// ServeHTTP passes a request on to the CMS. If the client disconnects, the request to the CMS goes on, as it would
+// without the proxy: a CMS does not notice the disconnect.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -97,7 +100,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fault := p.choose(r, body)
 	resp, answer, err := p.passOn(r, body)
 	if err != nil {
-		panic(http.ErrAbortHandler) // the CMS is away, so the client loses its connection, too
+		panic(http.ErrAbortHandler) // the CMS did not answer, so the client gets no answer either
 	}
 	if fault.Then != nil {
 		fault.Then()
@@ -121,7 +124,6 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-// passOn sends the request to the CMS, and returns the answer and the answer's body.
 func (p *Proxy) passOn(r *http.Request, body []byte) (*http.Response, []byte, error) {
 	req, err := http.NewRequest(r.Method, p.target+r.URL.RequestURI(), bytes.NewReader(body))
 	if err != nil {

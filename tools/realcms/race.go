@@ -12,25 +12,27 @@ import (
 	"sync"
 )
 
-// Race is a burst of messages: many clients at once send versions of many slugs.
+// Race is a burst of messages: concurrent clients send the versions of many slugs.
 type Race struct {
 	Prefix   string // prefix of the slugs
 	Slugs    int    // number of slugs
-	Versions int    // number of versions of each slug
+	Versions int    // each slug has the versions 1 to Versions
 	Clients  int
 }
 
-// Slug returns the slug of a number. The numbers begin with 0.
+// Slug returns the slug with the number n, counted from 0.
 func (r Race) Slug(n int) string { return fmt.Sprintf("%s-%02d-news", r.Prefix, n) }
 
-// Messages returns how many messages the race has.
+// Messages returns the number of messages in the race.
 func (r Race) Messages() int { return r.Slugs * r.Versions }
 
-// Run calls send for each message of the race. A client that is free takes the next message. The messages of a slug
-// are taken in the order of their versions, but several clients may send them at the same time. An editor often saves
-// an item more than once. So the race has one to three versions of a slug one after the other, and then goes on with
-// a slug at random. The random order is the same in each run. Run returns the errors of send, and the error of ctx if
-// ctx ends before all messages are taken.
+// Run calls send for each message of the race, from Clients goroutines at the same time. The goroutines take the
+// messages of a slug in the order of the versions, but can send several of these messages at the same time.
+//
+// An editor often saves an item more than once. So Run takes one to three versions of one slug, and then continues with
+// a random slug. The random order is the same in each run.
+//
+// Run returns the errors of send. If ctx ends before all messages are taken, Run also returns the error of ctx.
 func (r Race) Run(ctx context.Context, send func(ctx context.Context, slug string, version int) error) []error {
 	work := make(chan raceMessage)
 	var mu sync.Mutex
@@ -55,7 +57,7 @@ func (r Race) Run(ctx context.Context, send func(ctx context.Context, slug strin
 	return problems
 }
 
-// maxInRow is the highest number of versions of a slug that the race has one after the other.
+// maxInRow is the highest number of versions that Run takes from one slug in a row.
 const maxInRow = 3
 
 type raceMessage struct {
@@ -63,8 +65,8 @@ type raceMessage struct {
 	version int
 }
 
-// feedWork puts all messages into work, and then closes it. If ctx ends before all messages are in work, feedWork
-// returns the error of ctx.
+// feedWork sends all messages to the channel, and then closes the channel. If ctx ends before all messages are sent,
+// feedWork returns the error of ctx.
 func (r Race) feedWork(ctx context.Context, work chan<- raceMessage) error {
 	defer close(work)
 	random := rand.New(rand.NewPCG(1, 1))
@@ -84,13 +86,13 @@ func (r Race) feedWork(ctx context.Context, work chan<- raceMessage) error {
 	return nil
 }
 
-// titleBreak separates slug and version in a title.
 const titleBreak = ", version "
 
-// TitleOf returns the title of a version. WordPressClient and TallyPosts read the version of a post from its title.
+// TitleOf returns the title for a version of a slug. WordPressClient and TallyPosts read a post's version from its
+// title.
 func TitleOf(slug string, version int) string { return slug + titleBreak + strconv.Itoa(version) }
 
-// VersionOf returns the version in a title that TitleOf made; 0 = TitleOf did not make the title.
+// VersionOf returns the version in a title that TitleOf made. For any other title it returns 0.
 func VersionOf(title string) int {
 	_, text, _ := strings.Cut(title, titleBreak)
 	version, err := strconv.Atoi(text)
@@ -100,7 +102,7 @@ func VersionOf(title string) int {
 	return version
 }
 
-// ArticleOf returns the body of the message that carries a version of a slug to Weir.
+// ArticleOf returns the XML body of the message that posts a version of a slug to Weir.
 func ArticleOf(slug string, version int) string {
 	return fmt.Sprintf(`<article slug="%s" version="%d"><title>%s</title><body><p>%s</p></body></article>`, slug,
 		version, TitleOf(slug, version), bodyOf(version))
@@ -108,15 +110,14 @@ func ArticleOf(slug string, version int) string {
 
 func bodyOf(version int) string { return fmt.Sprintf("This is text number %d.", version) }
 
-// WordPressClient writes posts by the REST API without Weir, as a careful integration does. It looks the slug up. If
-// there is no post, it creates the post. Otherwise it updates the post, unless the post has the same version or a
-// newer one. Safe for concurrent use.
+// WordPressClient writes posts by WordPress's REST API without Weir. It looks for a post of the slug before it creates
+// a post, as a careful integration does. It is safe for concurrent use.
 type WordPressClient struct {
 	URL, User, Password string
 	HTTP                *http.Client // nil = http.DefaultClient
 }
 
-// Upsert writes one version, unless the post has that version or a newer one.
+// Upsert writes one version of the slug's post. It writes nothing if the post has the same version or a newer one.
 func (c *WordPressClient) Upsert(ctx context.Context, slug string, version int) error {
 	var found []struct {
 		ID    int                  `json:"id"`
@@ -138,7 +139,7 @@ func (c *WordPressClient) Upsert(ctx context.Context, slug string, version int) 
 	return c.callAPI(ctx, http.MethodPut, fmt.Sprintf("posts/%d?_fields=id", found[0].ID), post, nil)
 }
 
-// callAPI makes one request; body and answer may be nil.
+// callAPI makes one request. body and answer can be nil.
 func (c *WordPressClient) callAPI(ctx context.Context, method, path string, body, answer any) error {
 	signIn := base64.StdEncoding.EncodeToString([]byte(c.User + ":" + c.Password))
 	header := http.Header{"Authorization": {"Basic " + signIn}}

@@ -19,16 +19,16 @@ import (
 //go:embed php
 var phpFiles embed.FS
 
-// webWorkers is the number of requests that PHP's own server works on at a time.
+// webWorkers is the number of requests that PHP's built-in web server handles at a time.
 const webWorkers = 8
 
-// WordPressOptions are the settings of one WordPress.
+// WordPressOptions are the settings for StartWordPress.
 type WordPressOptions struct {
-	Port int       // 0 = a free one
-	Log  io.Writer // output of the processes; nil = it is discarded
+	Port int       // port of the site; 0 = a free port
+	Log  io.Writer // receives the output of the processes; nil = the output is discarded
 }
 
-// WordPress is a running WordPress with a MariaDB of its own.
+// WordPress is a running WordPress with its own MariaDB server.
 type WordPress struct {
 	URL           string // address of the site, without a slash at its end
 	User          string // name of a user with the role Editor
@@ -59,9 +59,9 @@ func findWordPressPrograms() (p wordPressPrograms, err error) {
 	return p, errors.Join(problems...)
 }
 
-// StartWordPress installs WordPress into a folder of its own, starts it, and returns when it answers. ctx limits the
-// start, not the life of the processes: they end with Stop or with this process. This process may run as root or as
-// any other user.
+// StartWordPress installs WordPress into a new folder, starts the site, and returns when the site answers. ctx limits
+// only the start: the site and its database run until Stop is called or this process ends. This process can run as root
+// or as any other user.
 func StartWordPress(ctx context.Context, o WordPressOptions) (*WordPress, error) {
 	programs, err := findWordPressPrograms()
 	if err != nil {
@@ -71,7 +71,8 @@ func StartWordPress(ctx context.Context, o WordPressOptions) (*WordPress, error)
 	if err != nil {
 		return nil, err
 	}
-	// The path of a socket has at most 107 characters. The temporary folder of a test could have a longer path.
+	// The path of a Unix socket has at most 107 characters. So this folder is not in a test's temporary folder, whose
+	// path can be longer.
 	dir, err := os.MkdirTemp("", "weir-wp-")
 	if err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (wp *WordPress) startServer(ctx context.Context, unpacked string) error {
 func (wp *WordPress) siteDir() string    { return filepath.Join(wp.dir, "site") }
 func (wp *WordPress) socketPath() string { return filepath.Join(wp.dir, "db.sock") }
 
-// copySite makes a copy of WordPress's files with settings of its own.
+// copySite copies WordPress's files, and adds the settings of this site.
 func (wp *WordPress) copySite(ctx context.Context, unpacked string) error {
 	if _, err := runToEnd(ctx, exec.Command("cp", "-r", unpacked, wp.siteDir())); err != nil {
 		return err
@@ -145,16 +146,16 @@ func (wp *WordPress) copySite(ctx context.Context, unpacked string) error {
 	return os.WriteFile(filepath.Join(wp.siteDir(), "settings.php"), []byte(settings), 0o600)
 }
 
-// startDatabase makes an empty database and starts its server, which listens on a Unix socket only. It returns when
-// the server answers.
+// startDatabase makes an empty database, starts a server that listens only on a Unix socket, and returns when the
+// server answers.
 func (wp *WordPress) startDatabase(ctx context.Context) error {
 	data, temporary := filepath.Join(wp.dir, "db"), filepath.Join(wp.dir, "tmp")
-	// When MariaDB's server starts, it removes all temporary tables in the folder that it uses for them. If that were
-	// /tmp, these could be the tables of another server.
+	// MariaDB's server gets its own folder for temporary tables, because it removes all temporary tables in that folder
+	// when it starts. In /tmp it could remove the tables of another server.
 	if err := os.Mkdir(temporary, 0o700); err != nil {
 		return err
 	}
-	// The account "root" of the database needs no password, because only this user can open the folder with the
+	// The database account "root" needs no password, because only the user of this process can open the folder with the
 	// socket.
 	if _, err := runToEnd(ctx, exec.Command(wp.programs.install, append([]string{"--no-defaults", "--datadir=" + data,
 		"--tmpdir=" + temporary, "--auth-root-authentication-method=normal", "--skip-test-db"},
@@ -176,7 +177,7 @@ func (wp *WordPress) startDatabase(ctx context.Context) error {
 	})
 }
 
-// asRoot returns a flag if this process is root, because MariaDB refuses to run as root without that flag.
+// asRoot returns the flag that MariaDB needs to run as root. If this process is not root, asRoot returns no flag.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}
@@ -190,12 +191,13 @@ func (wp *WordPress) runSQL(ctx context.Context, database, sql string) (string, 
 		"--default-character-set=utf8mb4", "--batch", "--raw", "--skip-column-names", "--execute="+sql, database))
 }
 
-// endGroup is a shell script that runs a program, and ends the whole process group on SIGTERM. When this process
-// dies, the kernel sends SIGTERM to one process only. If that were PHP's server, its workers would go on running.
+// endGroup is a shell script that runs a program. On SIGTERM the script ends its whole process group. When the Go
+// process dies, the kernel sends SIGTERM only to the child that the Go process started. Without the script, this child
+// would be PHP's server, and the server's workers would go on running.
 const endGroup = `trap 'trap - TERM; kill 0' TERM; "$@" & wait`
 
-// StartWeb starts the web server, for the first time or after StopWeb, and returns when it answers. Its port stays the
-// same.
+// StartWeb starts the web server, for the first time or after StopWeb, and returns when the server answers. The port is
+// the same after each start.
 func (wp *WordPress) StartWeb(ctx context.Context) error {
 	cmd := exec.Command("sh", "-c", endGroup, "sh", wp.programs.php, "-d", "opcache.enable_cli=1", "-d",
 		"display_errors=0", "-S", "127.0.0.1:"+strconv.Itoa(wp.port), "-t", wp.siteDir(),
@@ -210,10 +212,10 @@ func (wp *WordPress) StartWeb(ctx context.Context) error {
 	})
 }
 
-// StopWeb ends the web server at once, in the midst of its requests. The database keeps running.
+// StopWeb ends the web server without waiting for requests in flight. The database keeps running.
 func (wp *WordPress) StopWeb() error { return wp.web.stopGroup() }
 
-// Stop ends all processes and removes their files.
+// Stop ends all processes of this WordPress, and removes their files.
 func (wp *WordPress) Stop() error {
 	return errors.Join(wp.web.stopGroup(), wp.database.stopGroup(), os.RemoveAll(wp.dir))
 }

@@ -8,8 +8,8 @@ import (
 	"weir/tools/realcms"
 )
 
-// startWordPress starts a WordPress that ends with the test. If the test fails, startWordPress logs the last part of
-// what the processes have written.
+// startWordPress starts a WordPress that ends with the test. If the test fails, the test prints the end of the
+// output of WordPress's processes.
 func startWordPress(t *testing.T) *realcms.WordPress {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
@@ -35,9 +35,8 @@ func startWordPress(t *testing.T) *realcms.WordPress {
 	return wp
 }
 
-// TestWordPress_ClientsWithoutWeirLeaveDuplicates measures the fault that Weir prevents. If several clients each look
-// a slug up and then create its post, they make several posts of one slug, although no client does anything wrong. A
-// single client makes one post for each slug.
+// TestWordPress_ClientsWithoutWeirLeaveDuplicates shows the fault that Weir prevents. Concurrent clients can look for a
+// post of the same slug, find none, and each create a post. A single client creates one post for each slug.
 func TestWordPress_ClientsWithoutWeirLeaveDuplicates(t *testing.T) {
 	t.Parallel()
 	wp := startWordPress(t)

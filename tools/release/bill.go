@@ -24,7 +24,7 @@ func readStamp(binary string) (buildStamp, error) {
 	if err != nil {
 		return buildStamp{}, fmt.Errorf("read the build info of %s: %w", binary, err)
 	}
-	// Without a commit, the stamp has the first time that a zip can contain.
+	// If the build information has no commit, s.at stays the earliest time that a zip can contain.
 	s := buildStamp{info: info, at: time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)}
 	for _, setting := range info.Settings {
 		switch setting.Key {
@@ -39,16 +39,17 @@ func readStamp(binary string) (buildStamp, error) {
 	return s, nil
 }
 
-// versionText returns the version of the tag. Without a tag, the version is made of the commit's time and name. Outside
-// of a checkout it is "devel".
+// versionText returns the version in the build information: the tag of the commit, or a version with the commit's time
+// and hash if the commit has no tag. If the build information has no version, versionText returns "devel".
 func (s buildStamp) versionText() string {
 	return cmp.Or(strings.Trim(s.info.Main.Version, "()"), "devel")
 }
 
-// fileVersion returns the version for names of files. It has no plus sign, because some servers change that.
+// fileVersion returns the version for file names. It replaces plus signs, because some servers change a plus sign in
+// the name of a file.
 func (s buildStamp) fileVersion() string { return strings.ReplaceAll(s.versionText(), "+", "-") }
 
-// writeBill writes the modules that the binary was linked from, and the Go version, as CycloneDX.
+// writeBill writes a bill of materials in the format CycloneDX: the modules in the binary, and Go's standard library.
 func writeBill(path string, s buildStamp) error {
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{
@@ -89,7 +90,7 @@ func packageURL(path, version string) string {
 	return "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
 }
 
-// buildProperties returns the commit and the settings of the build that change the binary.
+// buildProperties returns the commit, and the build settings that change the binary.
 func buildProperties(s buildStamp) *[]cdx.Property {
 	all := []cdx.Property{{Name: "weir:commit", Value: s.commit}}
 	for _, setting := range s.info.Settings {

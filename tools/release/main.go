@@ -1,5 +1,6 @@
-// Command release packs the output of `make release`: a zip of the app for each Linux architecture, a zip of the
-// commands for each system, a software bill of materials for each binary, and the checksums of all of these files.
+// Command release makes the files of a release from the programs that `make release` has built: a zip of the app for
+// each Linux architecture, a zip of the commands for each system, a software bill of materials for each binary, and the
+// checksums of all these files.
 //
 //	release -out build/release -app linux-amd64=build/release/stage/linux-amd64 -cli darwin-arm64=…/weir
 package main
@@ -15,7 +16,7 @@ import (
 	"strings"
 )
 
-// checksumsName is the file of checksums, in the format that sha256sum -c reads.
+// checksumsName is the name of the file of checksums. sha256sum -c can read this file.
 const checksumsName = "SHA256SUMS"
 
 func main() {
@@ -25,7 +26,7 @@ func main() {
 	}
 }
 
-// targetPaths has the values of a flag that can be repeated: target=path, once for each target.
+// targetPaths has the values of a flag that can be repeated. Each value has the form target=path.
 type targetPaths []targetPath
 
 type targetPath struct{ target, path string }
@@ -73,7 +74,7 @@ func packRelease(args []string, stdout io.Writer) error {
 	return nil
 }
 
-// packTarget makes the zip and the bill of materials of one target, and returns their names.
+// packTarget makes the zip and the bill of materials of one target, and returns the names of both files.
 func packTarget(out string, p targetPath, extra targetPaths) ([]string, error) {
 	files, binary, err := listFiles(p.path)
 	if err != nil {

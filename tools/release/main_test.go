@@ -19,7 +19,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// stageApp builds the app as make release does, for the machine that the test runs on.
+// stageApp builds the app as make release does, for the platform of this machine.
 func stageApp(t *testing.T) string {
 	t.Helper()
 	app := filepath.Join(t.TempDir(), "app")
@@ -63,8 +63,8 @@ func checkVersion(t *testing.T, program string) {
 	}
 }
 
-// findOnly returns the only file that matches a pattern. It skips files whose name contains "without"; an empty
-// "without" skips none.
+// findOnly returns the only file that matches a pattern. It ignores files whose name contains the text "without". If
+// "without" is empty, it ignores no file.
 func findOnly(t *testing.T, folder, pattern, without string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, pattern))
@@ -156,7 +156,7 @@ func verifyBill(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	const linked = "github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
-	out, err := exec.Command("go", "list", "-C", "../..", "-m", "-json", linked).Output() // of the program's module
+	out, err := exec.Command("go", "list", "-C", "../..", "-m", "-json", linked).Output() // ../.. has weir's module
 	var module struct{ Path, Version string }
 	if err == nil {
 		err = json.Unmarshal(out, &module)

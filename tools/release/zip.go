@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	binaryName  = "handler" // the program's name in the app, as host.json has it
-	commandName = "weir"    // the same program's name as a command
+	binaryName  = "handler" // name of the program in the app; host.json contains this name
+	commandName = "weir"    // name of the same program in the zips that the flag -cli requests
 )
 
-// zipFile is a file of a zip.
+// zipFile is a file to pack: its name in the zip, and its path on the disk.
 type zipFile struct{ name, path string }
 
-// listFiles returns the files of a staged app, or the single file of the commands, and the path of the binary among
-// them.
+// listFiles returns the files to pack, and the path of the binary among them. path is the folder of a staged app, or a
+// single binary.
 func listFiles(path string) (files []zipFile, binary string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -33,7 +33,7 @@ func listFiles(path string) (files []zipFile, binary string, err error) {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		// The settings of a developer's machine contain keys.
+		// local.settings.json has the settings of a developer's machine, which contain keys.
 		if entry.Name() == "local.settings.json" {
 			return fmt.Errorf("%s stands in the app, and a release must not hold it", at)
 		}
@@ -44,7 +44,7 @@ func listFiles(path string) (files []zipFile, binary string, err error) {
 	return files, filepath.Join(path, binaryName), err
 }
 
-// writeZip writes the files in their order, all with the same time, so that the same build makes the same zip.
+// writeZip writes the files in their order. All files get the same time, so that the same build makes the same zip.
 func writeZip(path string, files []zipFile, at time.Time) (err error) {
 	out, err := os.Create(path)
 	if err != nil {
@@ -80,8 +80,8 @@ func addFile(w *zip.Writer, f zipFile, at time.Time) error {
 	return err
 }
 
-// modeOf returns the mode of a file of the zip. The programs are executable, because Functions does not make them
-// executable on the Premium and Dedicated plans.
+// modeOf returns the mode of a file in the zip. Programs are executable in the zip, because the Premium and Dedicated
+// plans of Functions do not make them executable.
 func modeOf(name string) fs.FileMode {
 	switch strings.TrimSuffix(name, ".exe") {
 	case binaryName, commandName:

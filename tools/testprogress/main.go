@@ -1,10 +1,14 @@
-// Command testprogress reads the events of go test -json from its standard input. It prints a line for each package
-// that ends and for each test that is skipped, and the output of each test that fails. At an interval it prints which
-// tests run and for how long, and at the end the numbers of tests. Without testprogress, go test prints nothing for the
-// ten minutes that the longest package takes.
+// Command testprogress reads the events of go test -json from its standard input. It prints:
 //
-// It exits with 1 if a package failed, if the input has no package or cannot be read, or if a package began and did not
-// end. It exits with 2 for wrong flags.
+//   - a line for each package that has ended, and for each skipped test
+//   - the output of each failed test
+//   - at an interval, the running tests, and for how long each has run
+//   - at the end, the numbers of tests
+//
+// Without testprogress, go test prints nothing for the ten minutes that the longest package takes.
+//
+// The exit code is 1 if a package failed or did not end, or if the input has no package or cannot be read. It is 2 for
+// wrong flags.
 package main
 
 import (

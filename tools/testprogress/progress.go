@@ -24,7 +24,7 @@ type event struct {
 	FailedBuild string
 }
 
-// progress is the state of a run. It belongs to one goroutine.
+// progress is the state of one run of go test. It is not safe for concurrent use.
 type progress struct {
 	out      io.Writer
 	now      func() time.Time
@@ -35,12 +35,12 @@ type progress struct {
 	counts   struct{ passed, failed, skipped int } // numbers of tests and subtests, over all packages
 }
 
-// packageRun is a package whose tests run.
+// packageRun is a package whose tests are running.
 type packageRun struct {
 	passed  int                  // number of top-level tests that passed or were skipped
-	tests   map[string]time.Time // start of each top-level test that runs; without tests that wait for their turn
-	output  map[string][]string  // by top-level test; "" = the package's own
-	printed bool                 // a failed test's output was printed
+	tests   map[string]time.Time // start times of the running top-level tests; paused tests are left out
+	output  map[string][]string  // output by top-level test; "" = output of the package itself
+	printed bool                 // the output of a failed test was printed
 }
 
 func newProgress(out io.Writer, now func() time.Time) *progress {
@@ -50,14 +50,14 @@ func newProgress(out io.Writer, now func() time.Time) *progress {
 // errNothing is the result of an input without packages.
 var errNothing = errors.New("no package was tested")
 
-// follow reads events until "in" ends. It prints at each tick which tests run, and at the end the numbers of tests. It
-// returns an error if the run was not a success.
+// follow reads events until "in" ends. At each tick it prints the running tests, and at the end the numbers of tests.
+// It returns an error if the run failed, or if "in" cannot be read.
 func (p *progress) follow(in io.Reader, ticks <-chan time.Time) error {
 	lines, readErr := make(chan string), make(chan error, 1)
 	go func() {
 		defer close(lines)
 		scanner := bufio.NewScanner(in)
-		scanner.Buffer(nil, 16<<20) // a test may print long lines
+		scanner.Buffer(nil, 16<<20) // tests can print long lines
 		for scanner.Scan() {
 			lines <- scanner.Text()
 		}
@@ -78,7 +78,6 @@ func (p *progress) follow(in io.Reader, ticks <-chan time.Time) error {
 	}
 }
 
-// result returns an error if the run was not a success.
 func (p *progress) result() error {
 	switch {
 	case len(p.failures) > 0:
@@ -143,8 +142,8 @@ func (p *progress) handleTest(e event, run *packageRun) {
 	}
 }
 
-// countTest counts a test that ended. It prints the name of a test that was skipped, because no test of this project
-// may be skipped.
+// countTest counts a test that has ended. It prints the name of a skipped test, because this project allows no skipped
+// tests.
 func (p *progress) countTest(e event) {
 	switch e.Action {
 	case "pass":
@@ -183,10 +182,11 @@ func (p *progress) handlePackage(e event, run *packageRun) {
 	delete(p.running, e.Package)
 }
 
-// shownTests limits how many running tests of a package a line names.
+// shownTests is the highest number of running tests that a line names.
 const shownTests = 3
 
-// printRunning prints for each package with running tests how many tests have passed, and which run for the longest.
+// printRunning prints a line for each package with running tests: how many tests have passed, and which tests have run
+// for the longest time.
 func (p *progress) printRunning() {
 	for _, name := range slices.Sorted(maps.Keys(p.running)) {
 		run := p.running[name]

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Faults has the faults that the CMS shows. The zero value has none.
+// Faults selects how writes to the CMS fail or slow down. The zero value selects no fault.
 type Faults struct {
 	Down        bool   `json:"down,omitempty"`        // each write gets 503
 	Drop        bool   `json:"drop,omitempty"`        // the connection is closed without an answer
 	Hang        bool   `json:"hang,omitempty"`        // no answer until the fault is cleared
-	Slow        string `json:"slow,omitempty"`        // each write takes this much longer (a duration)
+	Slow        string `json:"slow,omitempty"`        // duration by which each write takes longer
 	TooMany     string `json:"tooMany,omitempty"`     // each write gets 429 with this Retry-After (a duration)
 	FailEvery   int    `json:"failEvery,omitempty"`   // each nth write gets 500
 	FailPath    string `json:"failPath,omitempty"`    // 500 for writes of this path
@@ -27,7 +27,7 @@ type Faults struct {
 // aborted is the recorded status of a request that got no answer.
 const aborted = -1
 
-// hangPoll is the time after which a hanging request checks again whether its fault has ended.
+// hangPoll is the pause after which a hanging request checks again whether the fault Hang is still set.
 const hangPoll = 10 * time.Millisecond
 
 func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) {
@@ -50,23 +50,22 @@ func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) clearFaults(http.ResponseWriter, *http.Request) { s.SetFaults(Faults{}) }
 
-// SetFaults replaces the faults of the CMS. The zero value ends all of them. SetFaults does not check the durations in
-// f: an invalid Slow is no delay, and an invalid TooMany is a 429 with Retry-After 0.
+// SetFaults replaces all faults of the CMS. The durations in f are not checked: an invalid Slow is no delay, and an
+// invalid TooMany is a 429 with Retry-After 0.
 func (s *Server) SetFaults(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = f
 }
 
-// currentFaults returns the faults, and the number of writes so far.
 func (s *Server) currentFaults() (Faults, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.faults, s.requestCount
 }
 
-// applyFaults counts a write, and delays it as the faults demand. If the write is to fail, applyFaults returns the
-// status and the text of the answer (aborted = no answer), else status 0.
+// applyFaults counts a write and delays it as the faults demand. If the write is to fail, applyFaults returns the
+// status and the text of the answer. The status "aborted" means no answer, and 0 means no failure.
 func (s *Server) applyFaults(w http.ResponseWriter, r *http.Request, path string, body []byte) (int, string) {
 	s.mu.Lock()
 	s.requestCount++
@@ -99,10 +98,9 @@ func (s *Server) applyFaults(w http.ResponseWriter, r *http.Request, path string
 	return 0, ""
 }
 
-// failsFirst reports whether a request is a first attempt that is to fail.
 func (f Faults) failsFirst(r *http.Request, path string) bool {
 	return hasFaultPrefix(path, f.FailFirst) && r.Header.Get("Weir-Attempt") == "1"
 }
 
-// hasFaultPrefix reports whether a path begins with the prefix of a fault; an empty one is no fault.
+// hasFaultPrefix reports whether a path begins with a fault's prefix. An empty prefix matches no path.
 func hasFaultPrefix(path, prefix string) bool { return prefix != "" && strings.HasPrefix(path, prefix) }

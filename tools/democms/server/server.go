@@ -1,6 +1,7 @@
-// Package server is the demo CMS. It looks an item up by its path, waits, and then creates or updates it. Two writes of
-// one path can overlap, as in the CMSs for which Weir was made. The CMS's record of all writes shows whether writes
-// overlapped, came out of order, or came twice. Tests and users can make the CMS fail (see Faults).
+// Package server is the demo CMS. For each write the CMS looks up the item with the write's path, waits, and then
+// creates or updates the item. Writes of one path can overlap and then create duplicates, as in the CMSs for which Weir
+// was made. The CMS counts overlaps, duplicates, repeats and writes out of order (see Stats). Callers can make the CMS
+// fail (see Faults).
 package server
 
 import (
@@ -17,28 +18,28 @@ import (
 	"time"
 )
 
-// contentItem is an item of content. Two items with the same path are the damage that Weir prevents.
+// contentItem is an item of content. Weir must prevent a second item with the same path.
 type contentItem struct {
 	Path, Version, Title string
 	Updated              time.Time
 }
 
-// Request is one write as the CMS got it, also if it failed.
+// Request is one write that the CMS received, successful or not.
 type Request struct {
-	ID        string    `json:"id"` // value of Idempotency-Key; empty = the header is missing
+	ID        string    `json:"id"` // value of Idempotency-Key; "" if the header is missing
 	Path      string    `json:"path"`
 	Version   int       `json:"version"`
 	Fence     int64     `json:"fence"`
 	Attempt   int       `json:"attempt"`
-	Order     int64     `json:"order"` // from Weir-Sequence; without it, the number of the write since the start
+	Order     int64     `json:"order"` // value of Weir-Sequence; if missing, the write's number, counted from 1
 	Trace     string    `json:"trace"` // value of traceparent
 	State     string    `json:"state"` // value of tracestate
 	StartedAt time.Time `json:"startedAt"`
 	EndedAt   time.Time `json:"endedAt"`
-	Status    int       `json:"status"` // status of the answer; -1 = there was no answer
+	Status    int       `json:"status"` // status of the answer; -1 if there was no answer
 }
 
-// Server is a CMS. Safe for concurrent use.
+// Server is a demo CMS. Safe for concurrent use.
 type Server struct {
 	latency, jitter time.Duration
 	mux             *http.ServeMux
@@ -51,13 +52,13 @@ type Server struct {
 	stats        Stats
 	latest       map[string]int   // highest version written, by path
 	newest       map[string]int64 // highest order written, by path
-	arrivals     int64            // writes that have begun
+	arrivals     int64            // writes that have begun since the start
 	ids          map[string]bool  // Idempotency-Keys of successful writes
 	faults       Faults
-	requestCount int // writes to which faults were applied
+	requestCount int // writes since the start, for Faults.FailEvery
 }
 
-// Stats is the CMS's own record.
+// Stats has the counts since the start or the last Reset.
 type Stats struct {
 	Items         int `json:"items"`
 	Writes        int `json:"writes"`        // successful writes
@@ -65,13 +66,13 @@ type Stats struct {
 	Duplicates    int `json:"duplicates"`    // items with the same path as an earlier item
 	Overlaps      int `json:"overlaps"`      // writes that began while another write of the same path ran
 	MaxConcurrent int `json:"maxConcurrent"` // largest number of writes at one time, over all paths
-	Inversions    int `json:"inversions"`    // writes of a lower version than an earlier write of the same path
-	Overtaken     int `json:"overtaken"`     // writes that came after a later message of their path (see Request.Order)
+	Inversions    int `json:"inversions"`    // successful writes with a lower Version than the path had before
+	Overtaken     int `json:"overtaken"`     // successful writes with a lower Order than the path had before
 	Repeats       int `json:"repeats"`       // successful writes with the Idempotency-Key of an earlier such write
 }
 
 // New returns an empty CMS. Between the look-up of an item and the write, the CMS waits for latency plus a random time
-// of at most jitter.
+// below jitter.
 func New(latency, jitter time.Duration) *Server {
 	s := &Server{latency: latency, jitter: jitter, mux: http.NewServeMux()}
 	s.Reset()
@@ -88,7 +89,7 @@ func New(latency, jitter time.Duration) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// Reset clears content and record. Faults stay.
+// Reset removes all items and clears the record of writes. It does not change the faults.
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +110,8 @@ type writeBody struct {
 	Title       string `xml:"title"`
 }
 
-// handleWrite carries one write out. A write that has begun goes on to its end even if the client has left. This is why
-// Weir has settle times.
+// handleWrite finishes a write even if the client disconnects, as many real CMSs do. This is the reason for Weir's
+// settle time.
 func (s *Server) handleWrite(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -145,8 +146,8 @@ func (s *Server) handleWrite(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, words)
 }
 
-// findPath returns the path of the message. If the message has none, it returns the ordering key, so that the CMS
-// accepts messages of every contract.
+// findPath returns the path in the message. If the message has no path, findPath returns the ordering key, so that the
+// CMS accepts messages of every contract.
 func findPath(c writeBody, header http.Header) string {
 	key, err := url.PathUnescape(header.Get("Weir-Key"))
 	if err != nil {
@@ -162,8 +163,8 @@ func firstNonEmpty(a, b string) string {
 	return b
 }
 
-// storeItem looks the item up, waits, and writes. It takes and releases the lock for each of these steps, so two writes
-// of one path race as in a real CMS.
+// storeItem does not hold the lock while it waits. So concurrent writes of one path can create duplicates, as in a real
+// CMS.
 func (s *Server) storeItem(req Request, title string) (int, string) {
 	if req.Path == "" {
 		return http.StatusBadRequest, "path is missing"
@@ -193,7 +194,7 @@ func (s *Server) storeItem(req Request, title string) (int, string) {
 	return http.StatusCreated, "created"
 }
 
-// recordBegin records that a write of a path begins. It returns the number of the write since the CMS started.
+// recordBegin records that a write begins. arrival is the number of writes that have begun since the start.
 func (s *Server) recordBegin(path string) (arrival int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +234,7 @@ func (s *Server) recordEnd(req Request) {
 	s.ids[req.ID] = true
 }
 
-// Stats returns the record.
+// Stats returns the counts so far.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +262,7 @@ func (s *Server) showRequests(w http.ResponseWriter, _ *http.Request) { writeJSO
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(v) // the client is gone when this fails
+	json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
 }
 
 var pageTemplate = template.Must(template.New("").Parse(
@@ -284,7 +285,7 @@ dl{display:flex;flex-wrap:wrap;gap:.5rem 2rem}dt{opacity:.7}dd{margin:0;font-wei
 <table><thead><tr><th>fault<th>effect</thead>{{range .Known}}<tr><td><code>{{index . 0}}</code><td>{{index . 1}}{{end}}
 </table></html>`))
 
-// KnownFaults has an example of each fault, and its effect.
+// KnownFaults has two texts for each fault: an example in JSON, and its effect.
 var KnownFaults = [][2]string{
 	{`"down": true`, "503 for all: Weir pauses the lane"},
 	{`"drop": true`, "closes the connection without an answer"},
@@ -299,7 +300,6 @@ var KnownFaults = [][2]string{
 	{`"rejectText": "Hello"`, "400 for bodies with this text: the message is dead"},
 }
 
-// showPage shows the record, the items and the faults.
 func (s *Server) showPage(w http.ResponseWriter, r *http.Request) {
 	stats := s.Stats()
 	s.mu.Lock()
@@ -311,5 +311,5 @@ func (s *Server) showPage(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	pageTemplate.Execute(w, map[string]any{"Stats": stats, "Items": items, "Address": "http://" + r.Host,
-		"Faults": string(faults), "Known": KnownFaults}) // the client is gone when this fails
+		"Faults": string(faults), "Known": KnownFaults}) // an error means that the client has disconnected
 }

@@ -69,7 +69,8 @@ func TestServer_OneWriterMakesNoDuplicates(t *testing.T) {
 	}
 }
 
-// Writes with Weir-Sequence are in its order. Writes without it are in the order of their arrival.
+// The CMS takes the order of a write from Weir-Sequence. If the header is missing, the order is the number of the
+// write.
 func TestServer_CountsOvertakenWrites(t *testing.T) {
 	t.Parallel()
 	cms, url := startCMS(t, time.Millisecond)
@@ -87,13 +88,14 @@ func TestServer_CountsOvertakenWrites(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	// The message 5 came after 6. The writes without Weir-Sequence have the numbers 4 and 5, also after 6.
+	// Message 5 came after message 6. The last two writes have no Weir-Sequence: the CMS gives them the orders 4 and 5,
+	// which are also below 6.
 	if s := cms.Stats(); s.Overtaken != 3 || s.Writes != 5 {
 		t.Errorf("got %+v, want 5 writes, 3 of them after a later message", s)
 	}
 }
 
-// The root element of a message may be any. A message without a path has its ordering key as the path.
+// A message can have any root element. The CMS uses the ordering key as the path if the message has no path.
 func TestServer_TakesEveryRoot(t *testing.T) {
 	t.Parallel()
 	cms, url := startCMS(t, time.Millisecond)
@@ -112,7 +114,7 @@ func TestServer_TakesEveryRoot(t *testing.T) {
 	}
 }
 
-// The page documents each fault, with an example that the CMS takes.
+// The page shows an example of each fault, and the CMS accepts each example.
 func TestServer_PageShowsFaults(t *testing.T) {
 	t.Parallel()
 	_, url := startCMS(t, time.Millisecond)

@@ -1,7 +1,6 @@
-// Package fleet runs several instances of an app as the platform does, on the same storage: each is a
-// funchost process with its own listening socket and the handler as its child. A front spreads requests
-// over the instances. The package is for tests in which an instance is stopped or killed, or in which the handler
-// watches its host.
+// Package fleet runs several instances of an app on the same storage, as the platform does. Each instance is a funchost
+// process with its own listening socket, and the handler is its child. A front spreads requests over the instances. The
+// package is for tests that stop or kill an instance, or whose handler watches its host.
 package fleet
 
 import (
@@ -26,15 +25,16 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// Options has the settings that all hosts of a fleet share.
+// Options has the settings that all hosts of a fleet share. The hosts do not share timers: each host runs all timer
+// functions of its group of functions, which the flag --group selects.
 type Options struct {
 	Binary string    // the funchost program, as Build makes it
-	Args   []string  // arguments of each host; --script-root is required. Each host runs every timer of its group
+	Args   []string  // arguments of each host; --script-root is required
 	Env    []string  // variables for each host, added to this process's environment
 	Out    io.Writer // gets the hosts' output; nil = the output is dropped
 }
 
-// Fleet is a front and the hosts behind it.
+// Fleet is a set of hosts behind a front, which spreads requests over the hosts.
 type Fleet struct {
 	options Options
 	front   *http.Server
@@ -55,7 +55,7 @@ func Build(dir string) (string, error) {
 	return program, nil
 }
 
-// Start starts the front without hosts. Add adds hosts.
+// Start starts the front of a fleet that has no hosts yet. The caller must call Close.
 func Start(o Options) (*Fleet, error) {
 	if o.Out == nil {
 		o.Out = io.Discard
@@ -73,14 +73,14 @@ func Start(o Options) (*Fleet, error) {
 // URL returns the address of the front, without a slash at its end.
 func (f *Fleet) URL() string { return "http://" + f.address }
 
-// Hosts returns all hosts in the order of their Add, including those that have ended.
+// Hosts returns all hosts in the order in which Add started them, also those that have ended.
 func (f *Fleet) Hosts() []*Host {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.hosts)
 }
 
-// Close ends the front, and kills all hosts and the handlers that hosts have left behind.
+// Close ends the front. It kills all hosts, and the handlers that have outlived their hosts.
 func (f *Fleet) Close() {
 	_ = f.front.Close()
 	for _, h := range f.Hosts() {
@@ -95,16 +95,16 @@ type Host struct {
 	url        string
 	servesHTTP bool
 	done       chan struct{}
-	err        error // result of the process, valid after done is closed
+	err        error // result of the process; set before done is closed
 }
 
-// Add starts one more host with further arguments, and returns when the host listens. The front sends requests to the
-// host, unless --group names a group other than http.
+// Add starts a host with further arguments, and waits until the host listens. If ctx ends first, Add kills the host.
+// The front sends requests to the host only if args have no --group or name the group http.
 func (f *Fleet) Add(ctx context.Context, args ...string) (*Host, error) {
 	h := &Host{done: make(chan struct{}), servesHTTP: groupOf(args) == "" || groupOf(args) == "http"}
 	h.cmd = exec.Command(f.options.Binary, slices.Concat(f.options.Args, []string{"--port", "0"}, args)...)
 	h.cmd.Env = append(os.Environ(), f.options.Env...)
-	// The process group lets killGroup reach a handler that has lost its parent.
+	// The process group lets killGroup reach a handler that has outlived its host.
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out, in := io.Pipe()
 	h.cmd.Stdout, h.cmd.Stderr = in, in
@@ -133,12 +133,12 @@ func groupOf(args []string) string {
 
 var listensOn = regexp.MustCompile(`Now listening on: (http://[0-9.:]+)`)
 
-// relayOutput copies the host's output to Options.Out, and sends the address on which the host listens.
+// relayOutput copies a host's output to Options.Out. The channel gets the address on which the host listens.
 func (f *Fleet) relayOutput(out io.Reader, listening chan<- string) {
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadString('\n')
-		_, _ = io.WriteString(f.options.Out, line) // an error has no place to go
+		_, _ = io.WriteString(f.options.Out, line) // there is nowhere to report an error
 		if m := listensOn.FindStringSubmatch(line); m != nil {
 			listening <- m[1]
 		}
@@ -166,29 +166,30 @@ func (f *Fleet) awaitListening(ctx context.Context, h *Host, listening <-chan st
 // URL returns the address of this host, without a slash at its end.
 func (h *Host) URL() string { return h.url }
 
-// PID returns the process id of the host. Status returns the process id of the handler.
+// PID returns the process id of the host. Status has the handler's process id.
 func (h *Host) PID() int { return h.cmd.Process.Pid }
 
 // Done returns a channel that is closed when the host's process has ended.
 func (h *Host) Done() <-chan struct{} { return h.done }
 
-// Stop sends SIGTERM, as the platform does. It does not wait for the host's end; see Done.
+// Stop sends SIGTERM to the host, as the platform does. It does not wait until the host has ended; see Done.
 func (h *Host) Stop() error { return h.cmd.Process.Signal(syscall.SIGTERM) }
 
-// Kill ends the host by SIGKILL and waits for its end. The kernel then kills the handler, too, except with --orphan.
+// Kill ends the host by SIGKILL, and waits until the host has ended. The handler then dies, too, except if the host has
+// the flag --orphan.
 func (h *Host) Kill() error {
 	err := h.cmd.Process.Kill()
 	<-h.done
 	return err
 }
 
-// killGroup kills all processes of the host's process group, the handler included, and waits for the host's end.
+// killGroup kills the host and its handler, and waits until the host has ended.
 func (h *Host) killGroup() {
 	_ = syscall.Kill(-h.PID(), syscall.SIGKILL) // an error means that no process of the group is left
 	<-h.done
 }
 
-// Status asks the host for the state of its instance.
+// Status returns the answer of the host to GET /admin/host/status.
 func (h *Host) Status(ctx context.Context) (host.Status, error) {
 	var s host.Status
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url+"/admin/host/status", nil)

@@ -10,11 +10,12 @@ import (
 	"strings"
 )
 
-// forwardingHeaders are the headers that ReverseProxy removes. The front puts them back, so that the app gets them as
-// sent.
+// forwardingHeaders are the headers that httputil.ReverseProxy removes. The front restores them, so that the app gets
+// the headers that the client sent.
 var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// newFront returns a proxy that sends each request to the next host that accepts the connection.
+// newFront returns a proxy that sends each request to the next host in turn. If that host refuses the connection, the
+// proxy uses a later host.
 func (f *Fleet) newFront() http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -26,8 +27,7 @@ func (f *Fleet) newFront() http.Handler {
 				}
 			}
 		},
-		// Each connection serves one request. Otherwise the front would spread connections over the hosts, and not
-		// requests.
+		// Each connection serves one request. Otherwise many requests would go to the same host, on one connection.
 		Transport:     &http.Transport{DialContext: f.dialNextHost, DisableKeepAlives: true, DisableCompression: true},
 		FlushInterval: -1,
 		ErrorLog:      log.New(f.options.Out, "front: ", 0),
@@ -36,8 +36,8 @@ func (f *Fleet) newFront() http.Handler {
 
 var errNoHost = errors.New("no host serves HTTP")
 
-// dialNextHost connects to the next host in turn. If that host refuses, it tries the one after it, which is safe
-// because no byte of the request was sent.
+// dialNextHost connects to the next host in turn. If it cannot connect to a host, it tries the next one. A further try
+// is safe, because no byte of the request was sent.
 func (f *Fleet) dialNextHost(ctx context.Context, _, _ string) (net.Conn, error) {
 	err := errNoHost
 	for _, address := range f.nextAddresses() {
@@ -50,7 +50,7 @@ func (f *Fleet) dialNextHost(ctx context.Context, _, _ string) (net.Conn, error)
 	return nil, err
 }
 
-// nextAddresses returns the addresses of the hosts that serve HTTP. Each call begins with the next host in turn.
+// nextAddresses returns the addresses of all hosts that serve HTTP. The first address is that of the next host in turn.
 func (f *Fleet) nextAddresses() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,7 +25,8 @@ import (
 	"weir/tools/funchost/fleet"
 )
 
-// All tests use these two: "program" is the path of funchost, and "connection" is the connection string of storage.
+// The variable program is the path of funchost, and connection is the connection string of storage. All tests share
+// both.
 var program, connection string
 
 func TestMain(m *testing.M) {
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 
 type runner struct{ m *testing.M }
 
-// Run builds the program and starts storage for all tests.
+// Run builds the program, starts storage, and runs all tests.
 func (r runner) Run() int {
 	dir, err := os.MkdirTemp("", "fleet-")
 	defer func() { _ = os.RemoveAll(dir) }()
@@ -61,10 +62,17 @@ func (r runner) Run() int {
 	return code
 }
 
-// runFakeHandler is the handler of the tests. It writes a file to a folder for each event: "taken" when an
-// invocation or a request to /api/hold has arrived, "closed" when the host has closed the connection, and "signal"
-// when the process got a signal. It answers the invocation or the request when the file "release" exists. To /api/who
-// it answers with the pid of its host, and to /api/listening with the number of sockets on which its host listens.
+// runFakeHandler is the handler of the tests. It serves these addresses:
+//
+//	/q, /api/hold   answers when the file "release" exists in dir
+//	/api/who        answers with the process id of its host
+//	/api/listening  answers with the number of sockets on which its host listens
+//
+// It writes a file to dir when one of these events happens:
+//
+//	taken   a request to /q or /api/hold has arrived
+//	closed  the host has closed the connection of such a request before the answer
+//	signal  the process got a signal
 func runFakeHandler(dir string) int {
 	note := func(name, text string) {
 		part := filepath.Join(dir, "."+name)
@@ -75,7 +83,7 @@ func runFakeHandler(dir string) int {
 	signal.Notify(signals)
 	go func() {
 		for s := range signals {
-			if s != syscall.SIGURG { // Go's runtime sends it to itself
+			if s != syscall.SIGURG { // Go's runtime sends SIGURG to its own process
 				note("signal", s.String())
 			}
 		}
@@ -102,7 +110,7 @@ func runFakeHandler(dir string) int {
 	return 1
 }
 
-// isReleased waits for the file "release", and reports whether the file exists before ctx ends.
+// isReleased waits until the file "release" exists or ctx ends. It reports whether the file exists.
 func isReleased(ctx context.Context, dir string) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -118,7 +126,8 @@ func isReleased(ctx context.Context, dir string) bool {
 	}
 }
 
-// listListeningSockets returns the sockets on which a process listens, as a handler can find those of its host.
+// listListeningSockets returns the sockets on which a process listens, from /proc. Weir's handler watches the socket of
+// its host in the same way.
 func listListeningSockets(pid int) []string {
 	listening := map[string]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
@@ -139,7 +148,7 @@ func listListeningSockets(pid int) []string {
 	return out
 }
 
-// rig is an app with three HTTP functions and a queue function, and a fleet that runs it.
+// rig is a fleet whose app has three HTTP functions and a queue function.
 type rig struct {
 	*fleet.Fleet
 	t     *testing.T
@@ -147,7 +156,7 @@ type rig struct {
 	queue *azqueue.QueueClient
 }
 
-// safeOutput collects the hosts' output.
+// safeOutput collects the hosts' output. Safe for concurrent use.
 type safeOutput struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -250,7 +259,6 @@ func (r *rig) awaitCondition(what string, holds func() bool) {
 	}
 }
 
-// awaitEnd waits for a host's end.
 func (r *rig) awaitEnd(h *fleet.Host) {
 	r.t.Helper()
 	select {
@@ -260,7 +268,7 @@ func (r *rig) awaitEnd(h *fleet.Host) {
 	}
 }
 
-// hasNote reports whether the handler has written a file.
+// hasNote reports whether the handler has written the file with this name.
 func (r *rig) hasNote(name string) bool {
 	_, err := os.Stat(filepath.Join(r.dir, name))
 	return err == nil
@@ -273,7 +281,7 @@ func (r *rig) releaseCalls() {
 	}
 }
 
-// getURL sends a request on a connection of its own. Status 0 means that the request got no answer.
+// getURL sends a GET on a new connection. It returns the status 0 if the request got no answer.
 func (r *rig) getURL(url string) (status int, body string) {
 	q, err := http.NewRequestWithContext(context.WithoutCancel(r.t.Context()), http.MethodGet, url, nil)
 	if err != nil {
@@ -290,7 +298,7 @@ func (r *rig) getURL(url string) (status int, body string) {
 	return res.StatusCode, string(raw)
 }
 
-// enqueueMessage sends a message, and waits until the handler has taken it.
+// enqueueMessage puts a message into the queue, and waits until the handler has got the invocation.
 func (r *rig) enqueueMessage() {
 	r.t.Helper()
 	text := base64.StdEncoding.EncodeToString([]byte(`hold`))
@@ -300,7 +308,7 @@ func (r *rig) enqueueMessage() {
 	r.awaitCondition("the invocation is taken", func() bool { return r.hasNote("taken") })
 }
 
-// countMessages returns the number of messages in the queue, hidden ones included.
+// countMessages returns the number of messages in the queue, including invisible ones.
 func (r *rig) countMessages() int {
 	r.t.Helper()
 	res, err := r.queue.GetProperties(r.t.Context(), nil)
@@ -324,13 +332,13 @@ func (r *rig) readHandlerPID(h *fleet.Host) int {
 	return pid
 }
 
-// isRunning reports whether a process runs: it exists and is no zombie.
+// isRunning reports whether a process exists and is not a zombie.
 func isRunning(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// takerPID returns the pid of the handler that took the invocation.
+// takerPID returns the process id of the handler that wrote the file "taken".
 func (r *rig) takerPID() string {
 	r.t.Helper()
 	raw, err := os.ReadFile(filepath.Join(r.dir, "taken"))

@@ -25,8 +25,8 @@ func TestStop_NothingInFlight(t *testing.T) {
 	}
 }
 
-// While the host waits for the request, the handler can see that the host's socket is closed. The handler gets no
-// signal.
+// A stopping host waits for an HTTP request that is in flight. Meanwhile the handler can see that the host's socket is
+// closed. The handler gets no signal.
 func TestStop_HTTPRequestIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

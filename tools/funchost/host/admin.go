@@ -13,7 +13,8 @@ type Status struct {
 	State     string           `json:"state"`
 	Version   string           `json:"version"`
 	Instances []InstanceStatus `json:"instances"`
-	// Replaced has the instances that have a successor, after a restart or an idle time, and have not ended yet.
+	// Replaced has the instances that have a successor, but have not ended yet. An instance gets a successor after a
+	// restart or an idle time.
 	Replaced []InstanceStatus `json:"replaced,omitempty"`
 	// Transactions counts the host's own requests to storage, by service and operation.
 	Transactions map[string]int64 `json:"transactions"`
@@ -25,11 +26,12 @@ type Status struct {
 type InstanceStatus struct {
 	Number   int    `json:"number"`
 	Group    string `json:"group,omitempty"`
-	State    string `json:"state"` // starting, running, exited (with 0, not restarted), scaled in, gone
+	State    string `json:"state"` // starting, running, exited (with code 0), scaled in, or gone
 	PID      int    `json:"pid"`
 	Port     int    `json:"port"`
 	WorkerID string `json:"workerId"`
-	// How many HTTP requests, and how many invocations of queues and timers, are in flight on the instance.
+	// Requests is the number of HTTP requests in flight on the instance. Invocations is the number of invocations in
+	// flight that queues and timers started.
 	Requests    int `json:"requests"`
 	Invocations int `json:"invocations"`
 }
@@ -66,15 +68,14 @@ func (i *instance) readStatus() InstanceStatus {
 	return s
 }
 
-// adminAPI serves /admin.
 type adminAPI struct{ *Host }
 
-// adminHandler serves /admin: the host's status, drain and restart, and the manual start of functions. It also has
+// adminHandler serves /admin: the host's status, drain and restart, and the manual start of functions. It also serves
 // addresses that the real host does not have:
 //
-//	POST   /admin/host/instances      adds an instance; with ?group=process it runs only that group
-//	POST   /admin/host/instances/{n}/stop  ends instance n in order, as SIGTERM to a host of its own would
-//	DELETE /admin/host/instances/{n}  crashes instance n: SIGKILL, and its messages stay hidden
+//	POST   /admin/host/instances           adds an instance; ?group=process limits it to that group of functions
+//	POST   /admin/host/instances/{n}/stop  stops instance n, as SIGTERM stops a whole host
+//	DELETE /admin/host/instances/{n}       kills instance n; queue messages of its invocations stay invisible
 func (h adminAPI) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /admin/host/status",
@@ -121,7 +122,7 @@ func (h adminAPI) adminHandler() http.Handler {
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client has gone away
 }
 
 // onInstance calls "do" with the instance that the path names, and answers with the host's status.
@@ -138,8 +139,8 @@ func (h adminAPI) onInstance(do func(*instance)) http.HandlerFunc {
 	}
 }
 
-// startFunction runs a function without HTTP trigger in the background. If the function has a queue trigger, its
-// message is the text of "input" in a request body such as {"input":"…"}.
+// startFunction starts a function without an HTTP trigger, and does not wait for its result. The request body of a
+// queue function is JSON such as {"input":"…"}: the input is the text of the queue message.
 func (h adminAPI) startFunction(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Input string }
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
@@ -179,7 +180,7 @@ func (h adminAPI) startManually(f *function, input string) bool {
 	now := h.console.now()
 	var body []byte
 	if f.hasTrigger("timerTrigger") {
-		s, _ := parseSchedule(f.trigger.pattern) // the start has parsed it already
+		s, _ := parseSchedule(f.trigger.pattern) // no error, because the host has checked the pattern at its start
 		body = timerPayload(f, s.isCron, nil, false, now)
 	} else {
 		body = queuePayload(f, queueMessage{id: newGUID(), text: input, dequeueCount: 1, inserted: &now, expires: &now,

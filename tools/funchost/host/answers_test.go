@@ -14,8 +14,8 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// proxyRig returns a rig whose host.json enables both forwarding and proxying, as an app does that runs under old and
-// new hosts.
+// proxyRig returns a rig whose app enables both forwarding and proxying. The mode decides which of the two the
+// host does.
 func proxyRig(t *testing.T, mode host.Mode) *rig {
 	t.Helper()
 	return newRig(t, rigOptions{cfg: host.Config{HTTP: mode}, functions: map[string]string{
@@ -123,8 +123,8 @@ func TestHost_Proxying_AnswerThatBreaks(t *testing.T) {
 	}
 }
 
-// Under forwarding, the client gets no byte before the handler has sent its whole answer. Under proxying, the client
-// gets the first half while the handler waits for the director.
+// A forwarding host sends no byte to the client before the handler has sent its whole answer. A proxying host sends the
+// first half to the client before the handler has sent the second half.
 func TestHost_Answer_BufferedOrStreamed(t *testing.T) {
 	t.Parallel()
 	for mode, isStreamed := range map[host.Mode]bool{host.Forwarding: false, host.Proxying: true} {
@@ -298,7 +298,8 @@ func TestHost_HeaderTooLarge(t *testing.T) {
 	}
 }
 
-// An old host does not know proxying. If host.json enables only proxying, such a host sends payloads.
+// An old host (host.Forwarding) does not know proxying. If host.json enables only proxying, an old host sends JSON
+// payloads to the function's own address, /status.
 func TestHost_ModeByAgeAndHostJSON(t *testing.T) {
 	t.Parallel()
 	const function = "/status"
@@ -341,8 +342,8 @@ func TestMode_Set(t *testing.T) {
 	}
 }
 
-// Requests come on one connection, some with a body that looks like a request. The host escapes the percent signs of
-// each request line that begin no escape, and changes no byte of a body.
+// If a percent sign in a request line begins no valid escape, the host escapes the percent sign. The host changes no
+// byte of a body, even if the body looks like a request. All requests come on one connection.
 func TestHost_LenientTargets_OnOneConnection(t *testing.T) {
 	t.Parallel()
 	r := proxyRig(t, host.Forwarding)
@@ -363,7 +364,7 @@ func TestHost_LenientTargets_OnOneConnection(t *testing.T) {
 		uri, content string
 	}{
 		{sized, 200, "/api/messages?%25zz=", body}, {get, 200, "/api/messages/%25zz", ""},
-		// The empty request sends nothing: it reads the answer to the second request of the line before.
+		// The second case of the next line sends nothing. It reads the answer to "get", which the first case has sent.
 		{sized + get, 200, "/api/messages?%25zz=", body}, {"", 200, "/api/messages/%25zz", ""}, {chunked, 500, "", ""},
 	} {
 		res, err := exchangeRaw(t, conn, reader, c.request)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// app is the content of a script root.
+// app is a function app: the folder that contains host.json, and the configuration read from it.
 type app struct {
 	root           string
 	env            *environment
@@ -25,13 +25,14 @@ type app struct {
 	routePrefix    string
 	queues         queueOptions
 	functions      []*function // sorted by name
-	indexingErrors []error     // errors of the functions that the host leaves out
+	indexingErrors []error     // one for each function that the host leaves out
 	filter         logFilter
-	// stderrIsErrors gives each line on stderr the level Error, except a line that contains "warn".
+	// stderrIsErrors gives each line that the handler writes to stderr the level Error, unless the line contains
+	// "warn".
 	stderrIsErrors bool
 }
 
-// handlerCommand starts the handler.
+// handlerCommand is the command that starts the handler.
 type handlerCommand struct {
 	path, dir string
 	args      []string
@@ -43,7 +44,7 @@ type function struct {
 	httpOutput    string // name of the HTTP output binding; empty = none
 	route         routeTemplate
 	isDisabled    bool
-	isForwardable bool // its only bindings are HTTP in and out
+	isForwardable bool // its bindings are one HTTP trigger and one HTTP output
 }
 
 type functionBinding struct {
@@ -56,8 +57,8 @@ type functionBinding struct {
 	Schedule              string
 	UseMonitor            *bool
 	RunOnStartup          bool
-	// The values of QueueName and Schedule, and the connection string that Connection names. App settings are replaced
-	// by their values.
+	// queue and pattern are QueueName and Schedule with each %setting% replaced by its value. connection is the
+	// connection string in the app setting that Connection names.
 	queue, connection, pattern string
 }
 
@@ -102,7 +103,7 @@ func readCommand(h *hostFile, root string, env *environment) (handlerCommand, er
 	}
 	if inRoot := filepath.Join(root, path); !filepath.IsAbs(path) {
 		if _, err := os.Stat(inRoot); err == nil {
-			path = inRoot // otherwise exec.Command looks for it in PATH
+			path = inRoot // otherwise exec.Command searches PATH
 		}
 	}
 	args := h.readStrings(at("arguments")...)
@@ -111,7 +112,7 @@ func readCommand(h *hostFile, root string, env *environment) (handlerCommand, er
 	}
 	args = append(args, h.readStrings(at("workerArguments")...)...)
 	line, _ := env.expandSettings(strings.Join(args, " "))
-	// The host quotes no argument: an argument with a space becomes two arguments.
+	// As in the real host, an argument that contains a space becomes two arguments.
 	return handlerCommand{path: path, dir: filepath.Join(root, h.readString("", at("workingDirectory")...)),
 		args: strings.Fields(line)}, nil
 }
@@ -179,7 +180,6 @@ func (a *app) readFunction(name string, raw []byte) (*function, error) {
 	return f, a.completeTrigger(f)
 }
 
-// assignBindings sets the trigger and the HTTP output.
 func (f *function) assignBindings(bindings []functionBinding) error {
 	inputs, outputs := 0, 0
 	for _, b := range bindings {
@@ -204,7 +204,6 @@ func (f *function) assignBindings(bindings []functionBinding) error {
 	return nil
 }
 
-// completeTrigger reads the settings of the trigger's kind.
 func (a *app) completeTrigger(f *function) error {
 	b := &f.trigger
 	switch {
@@ -241,8 +240,8 @@ func (a *app) completeHTTP(f *function) error {
 	return err
 }
 
-// unresolvedError means that a function names an app setting that is not set. The host leaves the function out, and
-// serves the others.
+// unresolvedError means that function.json names an app setting that is not set. The host leaves such a function out,
+// and serves all other functions.
 type unresolvedError struct{ setting string }
 
 func (e *unresolvedError) Error() string {
@@ -290,7 +289,7 @@ func (a *app) isDisabled(name string) bool {
 	return false
 }
 
-// routeConflicts returns an error for every two functions with the same route and a method in common.
+// routeConflicts returns an error for each pair of HTTP functions that have the same route and share a method.
 func (a *app) routeConflicts() []error {
 	var out []error
 	for i, f := range a.functions {

@@ -21,17 +21,17 @@ const (
 	headerVersion = "X-Azure-Functions-HostVersion"
 )
 
-// timeoutGrace is how long a timed-out call may continue before the host kills the handler.
+// timeoutGrace is the time between the end of functionTimeout and the kill of a handler that still runs the call.
 const timeoutGrace = 2 * time.Second
 
-// maxAnswer is how many bytes of an answer to a payload are read at most.
+// maxAnswer is the greatest number of bytes that the host reads from the answer to an invocation.
 const maxAnswer = 100 << 20
 
 var errEnded = errors.New("the handler process has ended")
 
-// newHandlerClient returns the client for the calls of one handler process. Its calls reach no other process, although
-// the next handler listens on the same port. This matters because net/http repeats a GET if a reused connection closes
-// before the answer: a call that timed out would otherwise go to the next handler again, without a time limit.
+// newHandlerClient returns a client that can reach only the process p. After p has ended, the next handler process
+// listens on the same port. net/http repeats a GET if a reused connection closes before the answer. So a plain
+// client could repeat a timed-out call in the next process, without a time limit.
 func newHandlerClient(p *handlerProcess, forwarding bool) *http.Client {
 	c := &http.Client{Transport: &http.Transport{
 		DialContext:         p.dialHandler,
@@ -45,8 +45,8 @@ func newHandlerClient(p *handlerProcess, forwarding bool) *http.Client {
 	return c
 }
 
-// dialHandler connects to the process, and returns errEnded if the process has ended. The host starts the next process
-// only after this one has ended, so a connection made before the end leads to this one.
+// dialHandler connects to the process p, or returns errEnded if p has ended. The host starts the next process on this
+// port only after p has ended. Therefore, if p has not ended after the dial, the connection leads to p.
 func (p *handlerProcess) dialHandler(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
@@ -60,10 +60,10 @@ func (p *handlerProcess) dialHandler(ctx context.Context, network, address strin
 	}
 }
 
-// caller sends invocations to the handler of an instance, as payloads or as HTTP requests.
+// caller sends invocations to the handler of an instance, as JSON payloads or as HTTP requests.
 type caller struct{ *instance }
 
-// invokeFunction sends one invocation's payload. It returns an error if the invocation failed.
+// invokeFunction sends an invocation to the handler as a JSON payload. It returns an error if the invocation fails.
 func (c caller) invokeFunction(id string, f *function, body []byte) (*invocationResult, error) {
 	var out *invocationResult
 	start := c.host.console.now()
@@ -96,12 +96,12 @@ func (c caller) invokeFunction(id string, f *function, body []byte) (*invocation
 	return out, err
 }
 
-// unsized hides the length of a body, so that the client sends it in chunks, as the host on Azure does.
+// unsized hides the length of a body, so that the client sends the body in chunks, as the real host does.
 type unsized struct{ io.Reader }
 
-// callWithTimeout runs one call under functionTimeout, and returns errTimeout if the call exceeds it. If the call runs
-// on for timeoutGrace after that, the host kills the handler process, which ends all other calls in flight, too. The
-// context of the call ends only with the instance.
+// callWithTimeout runs a call, and returns errTimeout if the call takes longer than functionTimeout. If the call still
+// runs timeoutGrace later, callWithTimeout kills the handler process, and all other calls in flight fail, too. The
+// call's context ends only when the instance ends.
 func (c caller) callWithTimeout(call func(context.Context, *http.Client) error) error {
 	p, client, err := c.awaitCallable()
 	if err != nil {
@@ -131,9 +131,9 @@ func (c caller) callWithTimeout(call func(context.Context, *http.Client) error) 
 	return errTimeout
 }
 
-// awaitCallable waits until the instance's handler process is ready. If the process has exited with 0, awaitCallable
-// also returns it, but all its calls fail. It returns an error if the instance is gone. If the process is not ready in
-// time, it also returns an error, and the host ends.
+// awaitCallable waits until the instance's handler process is ready, and returns the process and its client. A process
+// that has exited with 0 counts as ready, although all calls to it fail. If the instance is gone, awaitCallable returns
+// errGone. If the process does not become ready in time, awaitCallable returns an error and makes the host give up.
 func (c caller) awaitCallable() (*handlerProcess, *http.Client, error) {
 	limit := time.NewTimer(4 * c.host.app.initTimeout)
 	defer limit.Stop()
@@ -155,14 +155,14 @@ func (c caller) awaitCallable() (*handlerProcess, *http.Client, error) {
 	}
 }
 
-// invocationResult is the handler's answer to a payload.
+// invocationResult is the handler's answer to an invocation that was sent as a JSON payload.
 type invocationResult struct {
 	Outputs     map[string]json.RawMessage
 	Logs        []string
 	ReturnValue json.RawMessage
 }
 
-// judgeAnswer reads the answer to a payload. It returns an error if the answer is no success.
+// judgeAnswer decodes the handler's answer. It returns an error unless the answer is 2xx with a JSON object.
 func judgeAnswer(res *http.Response) (*invocationResult, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {

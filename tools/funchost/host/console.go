@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// console is the host's output: the lines of the host, with the time, and the lines of the handlers.
+// console writes the host's own lines, each with the time, and the output of the handlers.
 type console struct {
 	mu    sync.Mutex
 	out   io.Writer
 	now   func() time.Time
-	quiet bool // no lines about single invocations
+	quiet bool // omit the lines of logDetail, and the lines of logEvent below Warning
 
 	filter logFilter
 	logged map[string]Logged
@@ -22,26 +22,25 @@ type console struct {
 func (c *console) writeLine(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, _ = io.WriteString(c.out, line+"\n") // an error has no place to go
+	_, _ = io.WriteString(c.out, line+"\n") // there is nowhere to report an error
 }
 
 func (c *console) logOwn(format string, args ...any) {
 	c.writeLine("[" + c.now().UTC().Format("2006-01-02T15:04:05.000Z") + "] " + fmt.Sprintf(format, args...))
 }
 
-// logDetail logs a line, such as one about a single invocation. If the host is quiet, it logs nothing.
+// logDetail logs a line, unless the console is quiet.
 func (c *console) logDetail(format string, args ...any) {
 	if !c.quiet {
 		c.logOwn(format, args...)
 	}
 }
 
-// maxLine is the longest part of a line that waits for its end, in bytes. A longer part is written as a line of its
-// own.
+// maxLine is the length in bytes at which a lineWriter writes an unfinished line as if the line ended there.
 const maxLine = 64 << 10
 
-// lineWriter passes one stream of a handler's output on to the console. It passes only lines that host.json's filter
-// admits, and puts a prefix before each. It remembers the last three lines, admitted or not.
+// lineWriter writes one output stream of a handler to the console, line by line. It puts a prefix before each line, and
+// omits the lines that the console's filter does not admit. It remembers the last three lines, including omitted ones.
 type lineWriter struct {
 	console *console
 	prefix  string
@@ -76,7 +75,7 @@ func (l *lineWriter) writeThrough(line string) {
 	}
 }
 
-// flushPartial writes the last line if it has no line break at its end.
+// flushPartial writes the text after the last line break, if there is any.
 func (l *lineWriter) flushPartial() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,8 +15,8 @@ var constraints = map[string]*regexp.Regexp{
 	"alpha": regexp.MustCompile(`(?i)^[a-z]*$`),
 }
 
-// parseConstraint parses the text behind a parameter's colon. In this text undoubleBraces has already replaced the
-// doubled braces.
+// parseConstraint parses the constraint of a route parameter, such as "int" in {id:int}. The caller has replaced
+// doubled braces in the text by single ones.
 func parseConstraint(text string) (*regexp.Regexp, error) {
 	if known := constraints[text]; known != nil {
 		return known, nil
@@ -39,13 +39,14 @@ func parseConstraint(text string) (*regexp.Regexp, error) {
 	return check, nil
 }
 
-// netClasses has the members of a class for each of the escapes \d and \w. In Go the class matches what the escape
-// matches in .NET.
+// netClasses has the characters that \d and \w match in .NET, as members of a Go character class. The key is the letter
+// of the escape.
 var netClasses = map[byte]string{'d': `\p{Nd}`, 'w': `\p{L}\p{Mn}\p{Nd}\p{Pc}`}
 
 var errNotInGo = errors.New("not supported here: Go has no expression that means the same")
 
-// translateRegex translates a .NET expression to Go's syntax. It refuses an expression whose meaning would change.
+// translateRegex translates a .NET expression to Go's syntax. It returns errNotInGo if the expression would get another
+// meaning.
 func translateRegex(expression string) (string, error) {
 	var b strings.Builder
 	inClass := false
@@ -60,11 +61,12 @@ func translateRegex(expression string) (string, error) {
 			}
 			b.WriteString(text)
 			continue
-		case c == '[' && inClass: // a subtraction of classes
+		case c == '[' && inClass: // may be .NET's subtraction of classes, such as [a-z-[aeiou]]
 			return "", errNotInGo
 		case c == '[':
 			inClass = true
-			// A bracket at the beginning of a class is a member of it.
+			// A closing bracket at the beginning of a class is a member of the class, but this loop would end the class
+			// there.
 			for _, first := range []string{"^]", "]"} {
 				if strings.HasPrefix(rest, first) {
 					return "", errNotInGo
@@ -72,7 +74,8 @@ func translateRegex(expression string) (string, error) {
 			}
 		case c == ']':
 			inClass = false
-		case c == '(' && strings.HasPrefix(rest, "?") && !strings.HasPrefix(rest, "?:"): // options would change $
+		case c == '(' && strings.HasPrefix(rest, "?") && !strings.HasPrefix(rest, "?:"):
+			// The group may set options. For example, (?m) changes the meaning of $.
 			return "", errNotInGo
 		case c == '$' && !inClass:
 			text, err := translateEnd(rest)
@@ -102,9 +105,9 @@ func translateEscape(rest string, inClass bool) (string, error) {
 	}
 }
 
-// translateEnd translates $ or \Z. The text "rest" is the expression behind it. In .NET both also match before a line
-// feed at the end of the text; in Go $ does not. translateEnd refuses both if they are not at the end of an
-// alternative.
+// translateEnd translates $ or \Z. In .NET both also match before a line feed at the end of the text; in Go $ does not.
+// The argument "rest" is the expression after the $ or \Z. Only closing parentheses may stand between the $ or \Z and
+// the end of the expression or the next |. Otherwise translateEnd returns errNotInGo.
 func translateEnd(rest string) (string, error) {
 	if strings.Trim(rest, ")") != "" && !strings.HasPrefix(strings.TrimLeft(rest, ")"), "|") {
 		return "", errNotInGo

@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// delivery is one dequeued message on its way through the function.
+// delivery is one dequeued message that the host passes to a function.
 type delivery struct {
 	*queueListener
 	message *azqueue.DequeuedMessage
@@ -21,9 +21,16 @@ type delivery struct {
 	popReceipt string // receipt of the dequeue, or of the last renewal
 }
 
-// processMessage calls the function. Then it deletes the message, releases it, or moves it to the poison queue. If the
-// instance ends during the call, it does none of these: the message becomes visible when its lease ends. A message that
-// was dequeued too often, or is not base64, goes to the poison queue without a call.
+// processMessage calls the function with the message. The message's lease is the time for which the queue hides the
+// message.
+//
+//   - After a success, processMessage deletes the message.
+//   - After a failure, processMessage releases the message. But if the message was dequeued maxDequeueCount times,
+//     processMessage moves the message to the poison queue.
+//   - If the instance ends during the call, the message stays hidden until the message's lease ends.
+//
+// A message goes to the poison queue without a call if it was dequeued more than maxDequeueCount times, or if the app
+// expects base64 and the text is not base64.
 func (d *delivery) processMessage() {
 	if *d.message.DequeueCount > int64(d.options.maxDequeueCount) {
 		d.moveToPoison("it was dequeued too often")
@@ -50,7 +57,7 @@ func (d *delivery) processMessage() {
 	}
 }
 
-// callFunction runs the function, and keeps the message hidden meanwhile.
+// callFunction calls the function, and keeps the message hidden during the call.
 func (d *delivery) callFunction(text string) error {
 	ctx, cancel := context.WithCancel(d.instance.lifetime)
 	var renewing sync.WaitGroup
@@ -68,7 +75,8 @@ func (d *delivery) callFunction(text string) error {
 	return err
 }
 
-// keepHidden renews the lease of the message each time half of its length has passed, until ctx ends.
+// keepHidden renews the message's lease each time half of the lease has passed. It returns when ctx ends or the message
+// is lost (see isLost).
 func (d *delivery) keepHidden(ctx context.Context) {
 	for sleepFor(ctx, d.host.cfg.MessageLease/2) {
 		err := d.hideFor(ctx, d.host.cfg.MessageLease)
@@ -84,7 +92,8 @@ func (d *delivery) keepHidden(ctx context.Context) {
 	}
 }
 
-// hideFor hides the message for a span from now. Storage returns a new receipt each time.
+// hideFor hides the message for "span" from now on. It also stores the new pop receipt, which the next update or delete
+// of the message needs.
 func (d *delivery) hideFor(ctx context.Context, span time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,8 +120,8 @@ func (d *delivery) deleteMessage() error {
 	return err
 }
 
-// moveToPoison moves the message's body to the poison queue. If the queue has no poison queue, the message stays hidden
-// until its lease ends.
+// moveToPoison moves the message's body to the poison queue. If the queue can have no poison queue, because it is a
+// poison queue itself or its name is too long, the message stays hidden until the message's lease ends.
 func (d *delivery) moveToPoison(reason string) {
 	if d.poison == nil {
 		return
@@ -140,7 +149,8 @@ func (d *delivery) sendToPoison() error {
 	return err
 }
 
-// logFailure logs an error of the queue. It does not log that the message is lost, because another host may have it.
+// logFailure logs the error of a storage request. It does not log the loss of the message, because another host can
+// have dequeued the message in the meantime.
 func (d *delivery) logFailure(step string, err error) {
 	if err != nil && !isLost(err) && d.instance.lifetime.Err() == nil {
 		d.host.console.logOwn("Queue '%s': %s: %s", d.function.trigger.queue, step, firstLine(err))

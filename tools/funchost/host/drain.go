@@ -7,15 +7,15 @@ import (
 )
 
 // DrainStatus is the answer to GET /admin/host/drain/status. It counts only invocations, not work that the handler does
-// outside of any invocation.
+// outside of invocations.
 type DrainStatus struct {
 	State                  string `json:"state"` // Disabled, InProgress, Completed
 	OutstandingInvocations int    `json:"outstandingInvocations"`
 	OutstandingRetries     int    `json:"outstandingRetries"` // always 0: retry policies are not supported here
 }
 
-// Drain stops the listeners of queues and timers. Invocations in flight and HTTP go on. The platform drains a host
-// before it takes the instance away. Restart ends the drain.
+// Drain stops the listeners of queues and timers, as the platform does before it removes an instance. Invocations in
+// flight go on, and the host still serves HTTP. Restart starts the listeners again.
 func (h *Host) Drain() {
 	h.mu.Lock()
 	h.isDraining = true
@@ -44,9 +44,9 @@ func (h *Host) DrainStatus() DrainStatus {
 	return s
 }
 
-// Restart restarts the script host, as the real host does after a change of a file or setting. Beside each handler a
-// second one starts on another port and gets all new invocations. The first handler lives until its invocations have
-// ended.
+// Restart restarts the script host, as the real host does after a change of a file or setting. For each handler,
+// Restart starts a new handler on another port, which gets all new invocations. The old handler lives until its
+// invocations have ended.
 func (h *Host) Restart() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,8 +76,8 @@ func (h *Host) Restart() error {
 
 var errStopping = errors.New("the host is stopping")
 
-// retireReplaced ends an instance that has a successor because of a restart, or that is scaled in. It waits without
-// limit for the invocations of the instance.
+// retireReplaced ends an instance that was restarted or scaled in. It first waits, without a limit, until all
+// invocations of the instance have ended.
 func (h *Host) retireReplaced(old *instance) {
 	old.endInOrder(noLimit, old.awaitHTTP)
 	h.mu.Lock()
@@ -85,7 +85,7 @@ func (h *Host) retireReplaced(old *instance) {
 	h.replaced = slices.DeleteFunc(h.replaced, func(i *instance) bool { return i == old })
 }
 
-// stopTaking ends the listeners of queues and timers.
+// stopTaking stops the listeners of queues and timers.
 func (h *Host) stopTaking() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,8 +20,8 @@ func (r *rig) readDrainStatus() (s host.DrainStatus) {
 	return s
 }
 
-// newBlockedQueueRig returns a rig whose handler answers HTTP requests, but no queue invocation before the test calls
-// release.
+// newBlockedQueueRig returns a rig whose handler answers HTTP requests at once, but queue invocations only after the
+// call of release.
 func newBlockedQueueRig(t *testing.T) (q *queueRig, release func()) {
 	t.Helper()
 	released := make(chan struct{})

@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// contentHeaders has the headers that a forwarding host loses, because .NET refuses them among request headers.
+// contentHeaders lists the headers that a forwarding host drops, because .NET does not accept them in a request.
 var contentHeaders = []string{
 	"Allow", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location", "Content-Md5",
 	"Content-Range", "Expires", "Last-Modified",
 }
 
-// hopHeaders has the headers that belong to one connection.
+// hopHeaders lists the headers that concern only one connection.
 var hopHeaders = []string{
 	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
 var errChunked = errors.New("a chunked request body cannot be forwarded")
 
-// forwardRequest sends the request on, rebuilt from its parts, and relays the whole answer. The handler does
-// not learn that the client has gone away.
+// forwardRequest builds a new request from the client's request, and sends the new request to the handler. It relays
+// the answer when the answer is complete. The handler does not notice if the client disconnects.
 func (c caller) forwardRequest(w http.ResponseWriter, r *http.Request, f *function, sent requestTarget) {
 	id, start := newGUID(), c.host.console.now()
 	c.reportStart(f, id)
@@ -54,7 +54,6 @@ func (c caller) forwardRequest(w http.ResponseWriter, r *http.Request, f *functi
 	}
 }
 
-// buildForwarded builds the request for the handler.
 func (c caller) buildForwarded(r *http.Request, sent requestTarget, id string) (*http.Request, error) {
 	if r.ContentLength < 0 {
 		return nil, errChunked
@@ -69,15 +68,15 @@ func (c caller) buildForwarded(r *http.Request, sent requestTarget, id string) (
 	}
 	c.host.addTraceparent(out.Header)
 	if len(body) > 0 {
-		// Without GetBody, net/http cannot send the request with its body a second time.
+		// GetBody stays nil, so that net/http cannot send a request with a body twice.
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
 	return out, nil
 }
 
-// forwardedHeader returns the headers for the handler. It leaves out only those of the client's headers that the real
-// host loses. X-Forwarded headers, Authorization, Cookie, keys and the platform's own names pass as the client sent
-// them. The values of one name are joined, and the host's values come after a client's.
+// forwardedHeader returns the headers for the handler. It drops only those headers of the client that the real host
+// drops. All other headers of the client reach the handler, even headers with names that the platform itself uses.
+// forwardedHeader joins the values of each name, and appends the host's own values.
 func forwardedHeader(in http.Header, hasBody bool, id string) http.Header {
 	out := http.Header{}
 	for name, values := range in {
@@ -102,7 +101,6 @@ func appendHeader(h http.Header, name, value, separator string) {
 	h.Set(name, value)
 }
 
-// relayAnswer writes the handler's answer with its length.
 func relayAnswer(w http.ResponseWriter, r *http.Request, answer *http.Response, body []byte) {
 	copyAnswerHeader(w.Header(), answer.Header)
 	if r.Method != http.MethodHead {
@@ -122,13 +120,14 @@ func copyAnswerHeader(to, from http.Header) {
 	}
 }
 
-// hasNoBody reports whether Kestrel throws when a body, even an empty one, is written with the status.
+// hasNoBody reports whether the status allows no body. Kestrel, the real host's HTTP server, throws if the host writes
+// a body with such a status, even an empty body.
 func hasNoBody(status int) bool {
 	return status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
 }
 
-// relayAndClose writes status and headers, and closes the connection. The forwarding host writes an empty body after
-// them, and Kestrel closes the connection because of that.
+// relayAndClose writes the status and the headers, and closes the connection. The real host then tries to write an
+// empty body, and Kestrel therefore closes the connection.
 func (c caller) relayAndClose(w http.ResponseWriter, answer *http.Response) {
 	c.host.console.logOwn("An unhandled host error has occurred. "+
 		"Writing to the response body is invalid for responses with status code %d.", answer.StatusCode)

@@ -11,17 +11,18 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// Group is a number of instances that run only the listeners of some functions, as on Flex Consumption. All HTTP
-// functions are one group, and each other function is a group of its own. Every instance starts the same handler.
+// Group is a group of functions, as on Flex Consumption. An instance of a group runs only the listeners of the group's
+// functions. All HTTP functions are one group, and each other function is a group of its own. Every instance starts the
+// same handler.
 type Group struct {
-	Name      string // value of FUNCTIONS_TARGET_GROUP: "http" or "function:process"; empty = every function
+	Name      string // value of FUNCTIONS_TARGET_GROUP, such as "http" or "function:process"; empty = all functions
 	Instances int
 }
 
 const httpGroup = "http"
 
-// ParseGroups parses a number of instances such as "2", or numbers by group such as "http=2,process=1". The short name
-// of a function's group is the name of the function.
+// ParseGroups parses a number of instances such as "2", or a list of numbers by group such as "http=2,process=1". In a
+// list, a function's name stands for the group of this function.
 func ParseGroups(text string) ([]Group, error) {
 	if n, err := strconv.Atoi(text); err == nil {
 		if n < 1 {
@@ -41,7 +42,8 @@ func ParseGroups(text string) ([]Group, error) {
 	return out, nil
 }
 
-// GroupName completes the short name of a group.
+// GroupName returns the full name of a group: for "process" it returns "function:process". It returns "", "http" and
+// full names unchanged.
 func GroupName(name string) string {
 	if name == "" || name == httpGroup || strings.HasPrefix(name, "function:") {
 		return name
@@ -49,7 +51,7 @@ func GroupName(name string) string {
 	return "function:" + name
 }
 
-// isIn reports whether the group runs the function's listener.
+// isIn reports whether the function belongs to the group.
 func (f *function) isIn(group string) bool {
 	switch {
 	case group == "":
@@ -61,8 +63,8 @@ func (f *function) isIn(group string) bool {
 	}
 }
 
-// configuredGroups returns Config.Groups if it names groups. Otherwise it returns a single group. On Flex this is the
-// group that the environment names. Elsewhere it has all functions.
+// configuredGroups returns cfg.Groups if the groups have names. Otherwise it returns one group. On Flex Consumption,
+// FUNCTIONS_TARGET_GROUP names this group; elsewhere the group has all functions.
 func configuredGroups(cfg Config, env *environment) []Group {
 	if len(cfg.Groups) > 1 || len(cfg.Groups) == 1 && cfg.Groups[0].Name != "" {
 		return cfg.Groups
@@ -89,9 +91,8 @@ func (a *app) checkGroups(groups []Group) error {
 	return nil
 }
 
-// instancesFor returns the instances that can run an invocation of the function: those of its group. If the host has
-// no instance of the group, it returns all instances, because the real host serves HTTP requests in every group.
-// The caller has locked h.mu.
+// instancesFor returns the instances of the function's group. If the group has no instance, it returns all instances,
+// because the real host serves HTTP requests in every group. The caller has locked h.mu.
 func (h *Host) instancesFor(f *function) []*instance {
 	var out []*instance
 	for _, i := range h.instances {
@@ -110,8 +111,8 @@ func (h *Host) listensFor(f *function) bool {
 	return slices.ContainsFunc(h.instances, func(i *instance) bool { return f.isIn(i.group) })
 }
 
-// scaleInWhenIdle ends an instance that has had no invocation for "span" or longer, as the platform does. Work of the
-// handler outside of an invocation does not prevent that, and the handler gets no signal before its end.
+// scaleInWhenIdle ends the instance when it has had no invocation for "span" or longer, as the platform does. Work that
+// the handler does outside of invocations does not keep the instance alive. The handler gets no signal before SIGKILL.
 func (i *instance) scaleInWhenIdle(span time.Duration) {
 	seen := 0
 	for sleepFor(i.lifetime, span) {
@@ -128,10 +129,10 @@ func (i *instance) scaleInWhenIdle(span time.Duration) {
 	}
 }
 
-// markScaledIn takes the instance out of use, unless an invocation is in flight there or the instance retires already.
-// It reports whether it took the instance out of use.
+// markScaledIn takes the instance out of use and returns true. If the instance has an invocation in flight or already
+// retires, markScaledIn changes nothing and returns false.
 func (i *instance) markScaledIn() bool {
-	i.host.mu.Lock() // so that pickInstance does not pick it meanwhile
+	i.host.mu.Lock() // keeps pickInstance from choosing the instance now
 	defer i.host.mu.Unlock()
 	http, other, _ := i.inFlight.readCounts()
 	if http+other > 0 || i.isRetiring.Load() {
@@ -142,8 +143,8 @@ func (i *instance) markScaledIn() bool {
 	return true
 }
 
-// scaleOut starts a successor of a scaled-in instance. It returns nil if no instance is scaled in, or if the host is
-// stopping. If the start fails, it also returns nil, and the host ends. The caller has locked h.mu.
+// scaleOut starts a successor of a scaled-in instance. It returns nil if no instance is scaled in, if the host is
+// stopping, or if the start fails. A failed start also makes the host give up. The caller has locked h.mu.
 func (h *Host) scaleOut(among []*instance) *instance {
 	at := slices.IndexFunc(among, func(i *instance) bool { return i.isScaledIn.Load() })
 	if at < 0 || h.isStopping {
@@ -163,8 +164,8 @@ func (h *Host) scaleOut(among []*instance) *instance {
 	return successor
 }
 
-// startScaling watches the queue of each function in the background. The watch starts an instance if the function's
-// group is scaled in. The caller has locked h.mu.
+// startScaling runs scaleByQueue in the background for each queue function, if Config.IdleKill is set. The caller has
+// locked h.mu.
 func startScaling(h *Host) error {
 	if h.cfg.IdleKill <= 0 {
 		return nil
@@ -186,11 +187,11 @@ func startScaling(h *Host) error {
 	return nil
 }
 
-// scalePause is the time between two looks at a queue. These looks stand in for the platform's scale controller.
+// scalePause is the pause of scaleByQueue before each look at the queue.
 const scalePause = time.Second
 
-// scaleByQueue starts an instance whenever the queue of a function has a visible message and the function's group has
-// no instance. It returns when ctx ends.
+// scaleByQueue stands in for the platform's scale controller. It starts an instance whenever the queue has a visible
+// message and the function has no available instance. It returns when ctx ends.
 func scaleByQueue(ctx context.Context, h *Host, f *function, queue *azqueue.QueueClient) {
 	for sleepFor(ctx, scalePause) {
 		h.mu.Lock()
@@ -214,7 +215,7 @@ func scaleByQueue(ctx context.Context, h *Host, f *function, queue *azqueue.Queu
 func (h *Host) availableFor(f *function) []*instance {
 	var out []*instance
 	for _, i := range h.instancesFor(f) {
-		// A retiring instance still gets the last requests of a stopping host.
+		// In a stopping host all instances are retiring, and still get the last requests.
 		if i.isAlive() && (h.isStopping || !i.isRetiring.Load()) {
 			out = append(out, i)
 		}

@@ -20,7 +20,7 @@ func newGroupRig(t *testing.T, o rigOptions) *queueRig {
 	return q
 }
 
-// callTo waits for a call to an address, and ignores calls to others.
+// callTo returns the next call to uri, and drops calls to other addresses.
 func (r *rig) callTo(uri string) handlerCall {
 	r.t.Helper()
 	for {
@@ -143,7 +143,7 @@ func TestIdleKill_EndsAndStartsAgain(t *testing.T) {
 	if c := q.callTo("/api/fn"); c.PID == first.PID || c.Group != "http" {
 		t.Errorf("answered by %d of group %q; want another process than %d, of http", c.PID, c.Group, first.PID)
 	}
-	q.awaitScaledIn(1) // the last invocation of instance 2 began before that of instance 1, but is still in flight
+	q.awaitScaledIn(1) // instance 2 is not scaled in, because its call to /q is still in flight
 	if s := q.instanceStatus(2); s.PID != woken.PID || s.State != "running" {
 		t.Errorf("with an invocation in flight the instance is %+v; want it to run", s)
 	}
@@ -160,7 +160,7 @@ func TestIdleKill_TimerStartsAgain(t *testing.T) {
 	first := q.callTo("/tick")
 	q.awaitScaledIn(1)
 	second := q.callTo("/tick")
-	for range 3 { // if the first handler starts slowly, it can get several calls before it is scaled in
+	for range 3 { // a handler that starts slowly can get several calls before its instance is scaled in
 		if second.PID == first.PID {
 			second = q.callTo("/tick")
 		}

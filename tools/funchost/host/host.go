@@ -24,50 +24,52 @@ import (
 type Config struct {
 	ScriptRoot string    // folder of host.json
 	Port       int       // 0 = a free one
-	Instances  int       // number of handlers; 0 = 1. Each runs all functions, if the environment names no group (Flex)
-	Groups     []Group   // groups of functions, and the number of instances of each; if set, Instances is ignored
+	Instances  int       // number of instances; 0 = 1
+	Groups     []Group   // groups of functions with their numbers of instances; if set, Instances is ignored
 	Out        io.Writer // gets the lines of the host and the handlers; nil = the host writes none
 	Quiet      bool      // the host writes no lines about single invocations that succeed
 	Env        []string  // environment; nil = the environment of this process
-	EnableAuth bool      // keys are checked; otherwise everyone is admin, as under func start
-	Key        string    // host function key
-	MasterKey  string    // admits its caller to every function
-	// FunctionKeys are keys of single functions, by the functions' names.
+	EnableAuth bool      // check keys; false = every caller can do everything, as under func start
+	Key        string    // key for all functions whose authLevel is "function"
+	MasterKey  string    // key for all functions and /admin
+	// FunctionKeys has keys of single functions, by the functions' names.
 	FunctionKeys map[string]string
-	StateDir     string // folder for the timers' status; empty = a folder for the script root in the temporary folder
-	GiveUpAfter  int    // number of a handler's errors that ends the host; 0 = 3, as the real host; negative = no limit
-	// Now returns the time. nil = time.Now.
+	StateDir     string // folder for the timers' status; empty = a folder in os.TempDir for each script root
+	GiveUpAfter  int    // errors of a handler until the host gives up; 0 = 3, as in the real host; negative = no limit
+	// Now returns the time; nil = time.Now.
 	Now func() time.Time
-	// MessageLease is the time for which the host hides a dequeued message. The host renews the lease after half of
-	// that time. Zero means 10 minutes, as in the real host.
+	// MessageLease is the time for which the host hides a dequeued message. The host renews the lease when half of this
+	// time has passed. 0 = 10 minutes, as in the real host.
 	MessageLease time.Duration
-	HTTP         Mode // the way in which the host passes requests on; empty = Proxying
-	Traceparent  bool // Application Insights is connected: calls without a trace get one
+	HTTP         Mode // how the host passes HTTP requests on; empty = Proxying
+	Traceparent  bool // add a Traceparent header to calls without one, as the real host does with Application Insights
 	// StopWait is the longest time for which a stopping host waits for queue and timer invocations. 0 = 10 s, as in
 	// the real host.
 	StopWait time.Duration
-	// StopTakes is the shortest time between the close of the host's socket and the kill of the handlers: about 0.3 s
-	// for the real host. 0 = no such wait.
+	// StopTakes is the shortest time between the close of the host's socket and the kill of the handlers. In the real
+	// host this time is about 0.3 s. 0 = no minimum.
 	StopTakes time.Duration
-	// Orphan lets a handler live on without a parent if a queue or timer invocation outlasts StopWait, or if the host
-	// itself is killed. The real host was seen to leave its handler behind in both cases. Use Orphan only if the host
-	// has a process of its own, which ends after Stop. Without Orphan no handler outlives the host. The one exception
-	// is a host that is killed on another system than Linux.
+	// Orphan lets a handler outlive its parent process in two cases, as the real host was seen to do:
+	//
+	//   - A queue or timer invocation outlasts StopWait.
+	//   - The host itself is killed.
+	//
+	// Use Orphan only if the host has a process of its own, which ends after Stop. Without Orphan no handler outlives
+	// the host on Linux. On other systems a handler still outlives a host that is killed.
 	Orphan bool
-	// ListenAfter is the time between the start of the handlers and the moment at which the host listens: about a
-	// second for the real host. Start returns when the host listens.
+	// ListenAfter is the time between the start of the handlers and the moment at which the host listens. In the real
+	// host this time is about a second.
 	ListenAfter time.Duration
-	// IdleKill is the shortest time without an invocation after which the host ends an instance by SIGKILL. The host
-	// starts the instance again for a request, a message or a timer of its group. 0 = the host never ends an idle
-	// instance.
+	// IdleKill is the time without an invocation after which the host ends an instance by SIGKILL. A request, a message
+	// or a timer of the instance's group starts the instance again. 0 = the host never ends an idle instance.
 	IdleKill time.Duration
-	// Development sets AZURE_FUNCTIONS_ENVIRONMENT=Development, as func start does. Without it, the variable of the
-	// environment decides. In development the host polls idle queues every two seconds, unless host.json sets a
-	// maxPollingInterval other than one minute.
+	// Development sets AZURE_FUNCTIONS_ENVIRONMENT=Development, as func start does. If false, the variable keeps its
+	// value. The setting maxPollingInterval of host.json is the longest pause between two polls of an idle queue; its
+	// default is one minute. In development, a maxPollingInterval of one minute counts as two seconds.
 	Development bool
 }
 
-// Host is a running stand-in.
+// Host is a running stand-in for the Azure Functions host.
 type Host struct {
 	cfg     Config
 	app     *app
@@ -80,18 +82,19 @@ type Host struct {
 
 	listening     context.Context // its end stops the listeners; the handlers live on
 	stopListening context.CancelFunc
-	background    sync.WaitGroup // goroutines that Stop waits for: listeners, their invocations, watches of instances
+	background    sync.WaitGroup // listeners, their invocations, watches of instances; Stop waits for them
 	serving       errgroup.Group
 
 	mu         sync.Mutex
 	instances  []*instance
-	replaced   []*instance // instances that have a successor, and have not ended yet
+	replaced   []*instance // instances that have a successor and have not ended yet
 	isStopping bool
 	isDraining bool
 	nextTurn   uint64
 }
 
-// Run starts a host and runs it until ctx ends, or until the host must give up. It returns the reason for giving up.
+// Run starts a host, and stops it when ctx ends or the host gives up. It returns the error of the start, or the reason
+// for giving up.
 func Run(ctx context.Context, cfg Config) error {
 	h, err := Start(cfg)
 	if err != nil {
@@ -106,8 +109,8 @@ func Run(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// Start reads the script root, starts the handlers, and then listens. It does not wait until the handlers are ready. As
-// with the real host, the first requests wait for that.
+// Start reads the script root, starts the handlers, and then listens. It does not wait until the handlers are ready:
+// the first requests wait, as with the real host.
 func Start(cfg Config) (*Host, error) {
 	h, err := newHost(cfg)
 	if err != nil {
@@ -190,8 +193,8 @@ func newHost(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// takePort binds the port. Start calls it before it starts the handlers, and so fails early if another program has the
-// port.
+// takePort binds the port. Start calls takePort before it starts the handlers, and so fails early if another program
+// uses the port.
 func takePort(port int) (*boundSocket, error) {
 	bound, err := bindPort(port)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -223,14 +226,14 @@ func printFunctions(h *Host) {
 	}
 }
 
-// URL is the address of the host, without a slash at its end.
+// URL returns the address of the host, without a trailing slash.
 func (h *Host) URL() string { return "http://" + h.address }
 
-// Transactions counts the requests that the host itself has sent to storage, such as polls, deletes and renewals. The
-// counts are sums over all instances, under keys such as "queue get". Requests of the handlers are not among them.
+// Transactions returns the numbers of requests that the host itself has sent to storage, by operation, such as "queue
+// get". The numbers are sums over all instances. Requests of the handlers are not counted.
 func (h *Host) Transactions() map[string]int64 { return h.storage.Snapshot() }
 
-// Failed returns a channel that gets the reason when the host must give up. The caller must then call Stop.
+// Failed returns a channel that gets the reason when the host gives up. The caller must then call Stop.
 func (h *Host) Failed() <-chan error { return h.failed }
 
 func (h *Host) reportFatal(err error) {
@@ -251,7 +254,6 @@ func (h *Host) addGroups() error {
 	return nil
 }
 
-// addInstance starts one more handler and its queue listeners.
 func (h *Host) addInstance(group string) (*instance, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -266,7 +268,7 @@ func (h *Host) addInstance(group string) (*instance, error) {
 	return i, nil
 }
 
-// launchInstance starts a handler with its queue listeners. The caller has locked h.mu, and puts the instance into
+// launchInstance starts a handler with its queue listeners. The caller has locked h.mu, and must put the instance into
 // h.instances.
 func (h *Host) launchInstance(number int, group string) (*instance, error) {
 	port, err := freeport.Pick()
@@ -299,8 +301,7 @@ func (h *Host) launchInstance(number int, group string) (*instance, error) {
 	return i, nil
 }
 
-// allInstances returns one instance for each number: the latest one, even if it has ended. The instances that it has
-// replaced are left out.
+// allInstances returns the latest instance of each number, even if that instance has ended.
 func (h *Host) allInstances() []*instance {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -313,9 +314,9 @@ func (h *Host) allReplaced() []*instance {
 	return append([]*instance(nil), h.replaced...)
 }
 
-// pickInstance picks the instance for an invocation: it takes the instances of the function's group in turn. If none is
-// available, it starts an instance that was scaled in. If it cannot start one either, it returns nil. The invocation
-// counts as running on the picked instance until the caller calls leave.
+// pickInstance returns an instance for an invocation, and takes the available instances of the function in turn. If no
+// instance is available, it starts a scaled-in instance again. If it can start none, i is nil. The invocation counts as
+// in flight until the caller calls leave.
 func (h *Host) pickInstance(f *function) (i *instance, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -328,10 +329,10 @@ func (h *Host) pickInstance(f *function) (i *instance, leave func()) {
 	return i, i.inFlight.beginInvocation(f)
 }
 
-// Stop ends the host as SIGTERM ends the real one. The listening socket closes at once, and the listeners stop. The
-// host waits until all HTTP requests have ended, and at most StopWait for queue and timer invocations. At the end the
-// handlers get SIGKILL, and no other signal before that. When the first call of Stop returns, all handlers have ended,
-// unless Orphan is set. A further call returns at once.
+// Stop ends the host as SIGTERM ends the real host. The listening socket closes at once, and the listeners stop. The
+// host waits until all HTTP requests have ended, and at most StopWait for queue and timer invocations. Then the
+// handlers get SIGKILL, and no other signal. The first call returns when all handlers have ended, except handlers that
+// live on because of Config.Orphan. A further call returns at once.
 func (h *Host) Stop() {
 	h.mu.Lock()
 	first := !h.isStopping

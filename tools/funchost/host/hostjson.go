@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// hostFile is host.json with the overrides from the environment. Keys are found without regard to case.
+// hostFile is host.json, with overrides from environment variables. Lookups of keys ignore case.
 type hostFile struct {
 	tree     map[string]any
 	problems []error
@@ -152,7 +152,7 @@ func (h *hostFile) readSpan(fallback time.Duration, path ...string) time.Duratio
 	return d
 }
 
-// parseSpan reads the host's time spans: [d.]hh:mm:ss[.fff]. It returns -1 for the text -1, which means unlimited.
+// parseSpan parses a time span of host.json: [d.]hh:mm:ss[.fff]. For "-1", which means no limit, it returns -1.
 func parseSpan(s string) (time.Duration, error) {
 	if s == "-1" {
 		return -1, nil
@@ -176,7 +176,7 @@ func parseSpan(s string) (time.Duration, error) {
 	return time.Duration(d*24+h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(sec*float64(time.Second)), nil
 }
 
-// queueOptions is extensions.queues of host.json.
+// queueOptions has the settings of extensions.queues in host.json.
 type queueOptions struct {
 	batchSize, newBatchThreshold, maxDequeueCount int
 	visibilityTimeout, maxPollingInterval         time.Duration
@@ -194,7 +194,7 @@ func (h *hostFile) readQueueOptions(env *environment) queueOptions {
 	}
 	if o.maxPollingInterval == time.Minute && strings.EqualFold(env.getVar("AZURE_FUNCTIONS_ENVIRONMENT"),
 		"Development") {
-		o.maxPollingInterval = 2 * time.Second // the host also replaces a minute that host.json sets
+		o.maxPollingInterval = 2 * time.Second // the real host does so even if host.json sets one minute
 	}
 	processors := runtime.NumCPU()
 	if env.getVar("WEBSITE_SKU") == "Dynamic" {

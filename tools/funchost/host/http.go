@@ -11,18 +11,19 @@ import (
 	"time"
 )
 
-// Mode is the way in which a host passes HTTP requests on to the handler. It depends on the age of the host and on
-// host.json.
+// Mode is the way in which a host passes HTTP requests on to the handler. The real host has one of two modes, according
+// to its age.
 type Mode string
 
-// A host older than June 2025 forwards, and does not know enableProxyingHttpRequest. A newer one
-// proxies if host.json asks for it, and forwards otherwise.
+// Forwarding is the mode of hosts older than June 2025, which ignore enableProxyingHttpRequest in host.json. Proxying
+// is the mode of newer hosts: they proxy if host.json sets enableProxyingHttpRequest. Without this setting, newer hosts
+// do the same as older hosts.
 const (
 	Forwarding Mode = "forwarding"
 	Proxying   Mode = "proxying"
 )
 
-// Set makes a Mode a flag's value.
+// Set implements flag.Value.
 func (m *Mode) Set(text string) error {
 	if Mode(text) != Forwarding && Mode(text) != Proxying {
 		return fmt.Errorf("want %s or %s", Forwarding, Proxying)
@@ -33,21 +34,20 @@ func (m *Mode) Set(text string) error {
 
 func (m *Mode) String() string { return string(*m) }
 
-// maxBody is the largest body of a request in bytes.
+// maxBody is the largest body of a request, in bytes.
 const maxBody = 104857600
 
-// maxHeader is the limit of net/http for the header of a request in bytes. net/http adds 4 KB to it, which makes about
-// the limit of Kestrel, 32 KB.
+// maxHeader is the value of MaxHeaderBytes in http.Server. net/http adds 4 KB to this limit. The sum, 32 KB, is about
+// the limit of Kestrel, the real host's HTTP server.
 const maxHeader = 32<<10 - 4096
 
 // httpFront takes the HTTP requests of clients, and passes them to the instances.
 type httpFront struct{ *Host }
 
-// newServer returns the server to which the clients of the host connect.
 func (h httpFront) newServer() *http.Server {
 	return &http.Server{
 		Handler: h.newHandler(), ReadHeaderTimeout: time.Minute, MaxHeaderBytes: maxHeader,
-		DisableGeneralOptionsHandler: true, // no function has the address *
+		DisableGeneralOptionsHandler: true, // newHandler also answers OPTIONS *
 	}
 }
 
@@ -60,7 +60,7 @@ func (h httpFront) newHandler() http.Handler {
 			return
 		}
 		r.URL = &url.URL{Path: sent.path, RawQuery: sent.query}
-		if strings.HasPrefix(sent.path, "/admin/") { // a mux here would redirect unclean paths; the host does not
+		if strings.HasPrefix(sent.path, "/admin/") { // a ServeMux for all paths would redirect paths such as /a//b
 			admin.ServeHTTP(w, r)
 			return
 		}
@@ -68,8 +68,8 @@ func (h httpFront) newHandler() http.Handler {
 	})
 }
 
-// serveFunction serves a request by a function whose route and methods match. If several match, it takes the first by
-// name.
+// serveFunction serves a request with a function whose route and methods match the request. If several functions match,
+// it chooses the first in the order of their names.
 func (h httpFront) serveFunction(w http.ResponseWriter, r *http.Request, sent requestTarget) {
 	f, params := h.matchFunction(r.Method, sent.path)
 	switch {
@@ -83,7 +83,7 @@ func (h httpFront) serveFunction(w http.ResponseWriter, r *http.Request, sent re
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	case r.ContentLength > maxBody:
-		w.WriteHeader(http.StatusInternalServerError) // not 413: in the real host the read fails inside the invocation
+		w.WriteHeader(http.StatusInternalServerError) // not 413: in the real host the invocation fails
 		return
 	}
 	i, leave := h.pickInstance(f)
@@ -137,8 +137,8 @@ func equalKeys(given, want string) bool {
 	return want != "" && subtle.ConstantTimeCompare([]byte(given), []byte(want)) == 1
 }
 
-// addTraceparent does as the real host does with Application Insights, if Config.Traceparent is set: a call without a
-// trace gets one that is marked as not sampled.
+// addTraceparent adds a trace header that is marked as not sampled, if Config.Traceparent is set and the call has no
+// trace header. The real host does so if Application Insights is connected.
 func (h *Host) addTraceparent(header http.Header) {
 	if !h.cfg.Traceparent || header.Get("Traceparent") != "" {
 		return

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// serveByPayload runs an HTTP function by payload: the payload has the request as data, and the handler returns the
-// answer as an output.
+// serveByPayload sends the request to the handler in the JSON payload of an invocation. The handler returns the
+// client's answer as an output.
 func (c caller) serveByPayload(w http.ResponseWriter, r *http.Request, f *function, params map[string]string) {
 	id := newGUID()
 	body, err := httpPayload(f, r, params, c.host.console.now().UTC().Format("2006-01-02T15:04:05.0000000Z"))
@@ -30,7 +30,7 @@ func (c caller) serveByPayload(w http.ResponseWriter, r *http.Request, f *functi
 	}
 }
 
-// httpPayload returns the payload for a request. It leaves out a body of unknown length.
+// httpPayload returns the JSON payload for a request. It leaves out a body of unknown length.
 func httpPayload(f *function, r *http.Request, params map[string]string, utcNow string) ([]byte, error) {
 	scheme := "http://"
 	request := map[string]any{
@@ -75,8 +75,8 @@ func queryMap(r *http.Request) map[string]string {
 	return out
 }
 
-// bodyValue returns a body as text. If the body's type is binary or multipart, it returns the body as bytes, which
-// become base64 in the payload.
+// bodyValue returns a body as a string, or as bytes if the content type is binary or multipart. Bytes become base64 in
+// the payload.
 func bodyValue(kind string, raw []byte) any {
 	kind = strings.ToLower(kind)
 	if strings.HasPrefix(kind, "application/octet-stream") || strings.HasPrefix(kind, "multipart/") {
@@ -85,9 +85,9 @@ func bodyValue(kind string, raw []byte) any {
 	return string(raw)
 }
 
-// answerWith answers with the value of the HTTP output binding: the member "name" of Outputs in the handler's answer.
-// If the answer has no Outputs, the client gets an empty 204. If Outputs has no such member, the client gets 200 and an
-// empty object.
+// answerWith answers the client with out.Outputs[name], the value of the HTTP output binding. If the handler returned
+// no Outputs, the client gets an empty 204. If Outputs has no value for the name, the client gets 200 and an empty
+// object.
 func answerWith(w http.ResponseWriter, out *invocationResult, name string) error {
 	if out.Outputs == nil {
 		w.WriteHeader(http.StatusNoContent)
@@ -100,7 +100,7 @@ func answerWith(w http.ResponseWriter, out *invocationResult, name string) error
 	}
 	var inText string
 	if json.Unmarshal(raw, &inText) == nil {
-		raw = json.RawMessage(inText) // an object written as a string is read, too
+		raw = json.RawMessage(inText) // a JSON string can contain the object
 	}
 	var value struct {
 		StatusCode, Status any
@@ -137,7 +137,7 @@ func statusOf(candidates ...any) (int, error) {
 	return http.StatusOK, nil
 }
 
-// bodyText returns the text of a JSON string. It returns any other value as indented JSON.
+// bodyText returns the text of a JSON string, and any other value as indented JSON.
 func bodyText(raw json.RawMessage) []byte {
 	var text string
 	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {

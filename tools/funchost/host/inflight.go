@@ -5,13 +5,14 @@ import (
 	"sync"
 )
 
-// inFlightCounts counts the invocations in flight on one instance. It counts HTTP requests apart from invocations of
-// queues and timers, because a stopping host waits without limit only for HTTP requests.
+// inFlightCounts counts the invocations in flight on one instance. It counts HTTP requests apart from queue and timer
+// invocations, because a stopping host can limit its wait for queue and timer invocations. Its wait for HTTP requests
+// has no such limit.
 type inFlightCounts struct {
 	mu          sync.Mutex
 	http, other int           // invocations in flight
 	begun       int           // invocations since the instance's start, including those that have ended
-	changed     chan struct{} // closed when an invocation ends; nil = no caller waits for that
+	changed     chan struct{} // closed when an invocation ends; nil = no goroutine waits
 }
 
 func (n *inFlightCounts) beginInvocation(f *function) (end func()) {
@@ -43,19 +44,18 @@ func (n *inFlightCounts) readCounts() (http, other int, changed <-chan struct{})
 	return n.http, n.other, n.changed
 }
 
-// countBegun returns the number of invocations since the instance's start, including those that have ended.
 func (n *inFlightCounts) countBegun() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.begun
 }
 
-// awaitOthers waits for queue and timer invocations, and reports whether all of them ended before ctx ended.
+// awaitOthers waits until no queue or timer invocation is in flight. It returns false if ctx ends first.
 func (n *inFlightCounts) awaitOthers(ctx context.Context) bool {
 	return n.awaitCounts(ctx, func(_, other int) bool { return other == 0 })
 }
 
-// awaitCounts waits until isReached returns true for the counts, and reports whether it did before ctx ended.
+// awaitCounts waits until isReached returns true. It returns false if ctx ends first.
 func (n *inFlightCounts) awaitCounts(ctx context.Context, isReached func(http, other int) bool) bool {
 	for {
 		http, other, changed := n.readCounts()

@@ -18,33 +18,34 @@ type state string
 const (
 	starting state = "starting" // invocations wait until the handler is ready
 	running  state = "running"
-	exited   state = "exited" // the handler ended with 0 and is not restarted
+	exited   state = "exited" // the handler exited with code 0 and is not restarted
 	gone     state = "gone"
 )
 
-// instance is one machine of the platform: a handler process and the queue listeners that call it.
+// instance stands for one machine of the platform: it has a handler process, and the queue listeners that call the
+// handler.
 type instance struct {
 	host        *Host
 	number      int
 	group       string
-	handlerPort int // the handler keeps its port when it is restarted
+	handlerPort int // a restarted handler gets the same port
 	lifetime    context.Context
-	crash       context.CancelFunc // ends lifetime, and with it all calls and the handler; puts no message back
+	crash       context.CancelFunc // ends lifetime: the handler is killed, all calls fail, and messages stay hidden
 	ended       chan struct{}      // closed when the instance is gone
 
-	listening     context.Context // its end stops the listeners; an instance that ends in order lives on meanwhile
+	listening     context.Context // its end stops the listeners, but not the handler
 	stopListening context.CancelFunc
-	isRetiring    atomic.Bool // it gets no new invocation, and ends after those in flight
-	isScaledIn    atomic.Bool // ended because it was idle; the next invocation starts a successor
-	isOrphaned    atomic.Bool // its handler lives on without it
+	isRetiring    atomic.Bool // the instance gets no new invocation, and ends after its invocations in flight
+	isScaledIn    atomic.Bool // the instance was idle; the next invocation starts a successor
+	isOrphaned    atomic.Bool // the handler lives on after the instance
 	inFlight      inFlightCounts
-	listeners     []*queueListener // the listeners of its queue functions
+	listeners     []*queueListener
 	polling       sync.WaitGroup
 
 	mu      sync.Mutex
 	state   state
 	process *handlerProcess
-	client  *http.Client  // one per process: no connection outlives its process
+	client  *http.Client  // can connect only to the process in the field "process"
 	changed chan struct{} // closed and replaced at each change of state
 	errors  errorBucket
 }
@@ -75,7 +76,7 @@ func (i *instance) hostPort() string { return fmt.Sprintf("127.0.0.1:%d", i.hand
 func (i *instance) handlerURL(path string) string { return "http://" + i.hostPort() + path }
 
 // superviseHandler keeps the handler running until the instance ends or the host must give up. It returns the reason
-// for giving up.
+// for giving up, or nil.
 func (i *instance) superviseHandler() error {
 	defer close(i.ended)
 	defer i.setState(gone, nil, nil)
@@ -85,14 +86,14 @@ func (i *instance) superviseHandler() error {
 		id := newGUID()
 		p, err := i.startProcess(id)
 		if err != nil {
-			return err // the real host would first let an invocation wait for its time limit
+			return err // the real host would give up only after an invocation has timed out
 		}
 		client := newHandlerClient(p, i.host.app.isForwarding)
 		i.setState(starting, p, client)
 		problem := i.watchProcess(p, client)
 		client.CloseIdleConnections()
 		if i.lifetime.Err() != nil || i.isRetiring.Load() {
-			return nil // a stopping host starts no new handler; Ctrl-C may have ended the old one already
+			return nil // the instance ends, so it needs no new handler
 		}
 		i.setState(starting, nil, nil)
 		if err := i.countError(problem); err != nil {
@@ -104,10 +105,10 @@ func (i *instance) superviseHandler() error {
 // noLimit lets endInOrder wait until all invocations have ended.
 const noLimit time.Duration = -1
 
-// endInOrder ends the instance, which gets no new invocation. For the time of "wait", it lets invocations of queues and
-// timers run on. Then it calls awaitHTTP, which must wait for the HTTP requests, and the host kills the handler. With
-// Config.Orphan there is an exception: if a queue or timer invocation still ran after "wait", the host does not kill
-// the handler, and only closes its connections to it.
+// endInOrder ends the instance after its invocations in flight; new invocations go to other instances. It waits until
+// the queue and timer invocations have ended, or until the time "wait" has passed. Then it calls awaitHTTP, which must
+// wait for the HTTP requests. At the end it kills the handler. If Config.Orphan is set and a queue or timer invocation
+// outlasted "wait", the handler lives on instead.
 func (i *instance) endInOrder(wait time.Duration, awaitHTTP func()) {
 	i.host.mu.Lock() // pickInstance must not choose the instance any more
 	i.isRetiring.Store(true)
@@ -133,7 +134,6 @@ func (i *instance) windDown(wait time.Duration, awaitHTTP func()) {
 	<-i.ended
 }
 
-// awaitHTTP waits until no HTTP request is in flight on the instance.
 func (i *instance) awaitHTTP() {
 	i.inFlight.awaitCounts(i.lifetime, func(http, _ int) bool { return http == 0 })
 }
@@ -153,7 +153,8 @@ func (i *instance) handlerEnvironment(workerID string) []string {
 	return i.host.app.env.childEnv(more)
 }
 
-// watchProcess watches a process until it ends, and returns the error that the host counts against the handler, or nil.
+// watchProcess returns when the instance ends, or when the host must start a new handler process. It returns the error
+// that counts as an error of the handler, or nil.
 func (i *instance) watchProcess(p *handlerProcess, client *http.Client) error {
 	ctx, cancel := context.WithCancel(i.lifetime)
 	defer cancel()
@@ -181,7 +182,7 @@ func (i *instance) watchProcess(p *handlerProcess, client *http.Client) error {
 			if p.exitCode != 0 || p.isKilledByHost.Load() {
 				return i.exitProblem(p)
 			}
-			ended = nil // if the process was not ready, awaitReady returns an error when its time is over
+			ended = nil // stop selecting this case; if the handler was never ready, awaitReady will time out
 			if isReady {
 				i.host.console.logOwn("The handler of instance %d exited with 0. It is not restarted: every "+
 					"invocation fails from now on.", i.number)
@@ -198,7 +199,7 @@ func (i *instance) exitProblem(p *handlerProcess) error {
 	return fmt.Errorf("handler exited with code %d: %s", p.exitCode, strings.Join(p.stderr.lastLines(), "; "))
 }
 
-// countError counts a problem of the handler as an error; if "problem" is nil, it only logs the restart. It returns an
+// countError counts "problem" as an error of the handler. If "problem" is nil, it only logs the restart. It returns an
 // error if the count has reached Config.GiveUpAfter.
 func (i *instance) countError(problem error) error {
 	if problem == nil {
@@ -215,7 +216,7 @@ func (i *instance) countError(problem error) error {
 	return nil
 }
 
-// errorBucket counts errors. If an error comes more than errorGap after the last one, the count starts again at 1.
+// errorBucket counts errors. An error that comes more than errorGap after the previous error sets the count to 1.
 type errorBucket struct {
 	count int
 	last  time.Time
@@ -237,9 +238,8 @@ const (
 	pingPause  = 10 * time.Second
 )
 
-// awaitReady sends GET / again and again until the handler answers, with any status. If a request fails for another
-// reason than the network, that also counts as an answer. Only the pauses between the requests count against the time
-// limit.
+// awaitReady sends GET / repeatedly until the handler answers, with any status. An error that is not a network error
+// also counts as an answer. Only the pauses between the requests count towards initTimeout.
 func (i *instance) awaitReady(ctx context.Context, client *http.Client) error {
 	for spent := time.Duration(0); spent < i.host.app.initTimeout; spent += readyPause {
 		err := i.getRoot(ctx, client)
@@ -273,7 +273,7 @@ func (i *instance) getRoot(ctx context.Context, client *http.Client) error {
 	return res.Body.Close()
 }
 
-// sleepFor waits, and reports whether the time has passed before ctx ended.
+// sleepFor waits for the time d. It returns false if ctx ends first.
 func sleepFor(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// lenientListener accepts request targets that net/http refuses and Kestrel accepts: those whose path has a percent
-// sign that begins no escape. It replaces such a sign by %25, which decodes to a percent sign.
+// lenientListener makes net/http accept a path such as /100%, whose percent sign is not the beginning of an escape such
+// as %20. Kestrel, the real host's HTTP server, accepts such a path, but net/http refuses it. The listener replaces the
+// percent sign by %25.
 type lenientListener struct{ net.Listener }
 
 func (l lenientListener) Accept() (net.Conn, error) {
@@ -36,18 +37,18 @@ const (
 	chunkSize
 	chunkData
 	trailerLine
-	unknown // the rest passes unchanged
+	unknown // the remaining bytes pass unchanged
 )
 
-// lenientConn parses the requests on a connection far enough to find the first line of each. It must know which lines
-// belong to a body, because otherwise it could change a line of a body.
+// lenientConn finds the first line of each request on a connection. It parses headers and chunks, too, so that it never
+// changes a line of a body.
 type lenientConn struct {
 	*net.TCPConn // not net.Conn, because the server needs CloseWrite
 	in           *bufio.Reader
 	expects      requestPart
 	left         int64 // bytes of the body or chunk that are still to come
 	isChunked    bool
-	partial      []byte // the part of a line that has arrived
+	partial      []byte // beginning of a line whose end has not arrived
 	ready        []byte // bytes that the server reads next
 }
 
@@ -80,14 +81,13 @@ func (c *lenientConn) readBody(p []byte) (int, error) {
 	return n, err
 }
 
-// readLine makes one line ready. After an error it can be called again, because the error may be a deadline that has
-// passed.
+// readLine moves the next line to c.ready. It can be called again after an error, for example after a read deadline.
 func (c *lenientConn) readLine() error {
 	text, err := c.in.ReadSlice('\n')
 	c.partial = append(c.partial, text...)
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull), errors.Is(err, io.EOF) && len(c.partial) > 0:
-		c.expects = unknown // the line is too long, or cut off: the server refuses it
+		c.expects = unknown // the line is too long or incomplete: the server refuses it
 	case err != nil:
 		return err
 	default:
@@ -97,7 +97,8 @@ func (c *lenientConn) readLine() error {
 	return nil
 }
 
-// readSyntax finds out from a line which part of the request comes next, and mends the first line of a request.
+// readSyntax finds out from a line which part of the request comes next. If the line is the first one of a request,
+// readSyntax also mends the line.
 func (c *lenientConn) readSyntax(text []byte) {
 	line := strings.TrimRight(string(text), "\r\n")
 	switch c.expects {
@@ -145,11 +146,11 @@ func (c *lenientConn) takeChunkSize(line string) {
 	case size == 0:
 		c.expects = trailerLine
 	default:
-		c.expects, c.left = chunkData, size+2 // with the line break behind the chunk
+		c.expects, c.left = chunkData, size+2 // with the line break after the chunk
 	}
 }
 
-// mendRequestLine escapes the percent signs of the target's path that begin no escape.
+// mendRequestLine escapes the percent signs in the path, except those that begin an escape.
 func mendRequestLine(line []byte) []byte {
 	method, rest, ok := bytes.Cut(line, []byte(" "))
 	end := bytes.LastIndexByte(rest, ' ')

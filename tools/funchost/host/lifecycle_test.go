@@ -31,17 +31,17 @@ func exitWith(code int) func(handlerCall) handlerOrder {
 	}
 }
 
-// endHandler sends the request that makes the handler exit. It is a GET, which net/http repeats if a reused connection
-// closes before the answer: the repeat must not end the next handler.
+// endHandler sends the request that makes the handler exit. If the handler exits before it answers a GET, net/http in
+// the host can repeat the GET. By using a GET, endHandler also tests that the repeat does not end the next handler.
 func (r *rig) endHandler() hostAnswer {
 	r.t.Helper()
 	return r.sendRequest("GET", "/api/fn?die", "")
 }
 
-// replaceHandler makes the handler exit, and waits until another runs in its place.
+// replaceHandler makes the handler exit, and waits until a new handler runs.
 func (r *rig) replaceHandler() {
 	r.t.Helper()
-	r.sendRequest("GET", "/api/fn", "") // its answer shows that the handler runs
+	r.sendRequest("GET", "/api/fn", "") // the answer shows that the handler runs
 	old := r.instanceStatus(1).WorkerID
 	if got := r.endHandler(); got.StatusCode != 500 {
 		r.t.Fatalf("answered %d; want 500", got.StatusCode)
@@ -201,7 +201,7 @@ func TestHost_TimeoutKillsTheProcess(t *testing.T) {
 		hostJSON: map[string]any{"functionTimeout": "00:00:01"},
 		decide:   func(c handlerCall) handlerOrder { return handlerOrder{Hang: c.URI == "/api/fn?hang="} },
 	}).startHost()
-	for range 3 { // the host gives up at the third error, but does not count a process that it has killed
+	for range 3 { // three errors would end the host, but it does not count its own kills as errors
 		r.sendRequest("GET", "/api/fn", "")
 		first := r.nextCall().PID
 		if got := r.sendRequest("GET", "/api/fn?hang", ""); got.StatusCode != 500 {
@@ -253,8 +253,7 @@ func TestHost_StopWaitsForWorkInFlight(t *testing.T) {
 	<-stopped
 }
 
-// The host kills the handler at least StopTakes after it has closed its socket, so that the handler can notice the
-// closed socket.
+// A handler must have time to notice the closed socket of the host before the host kills the handler.
 func TestHost_StopTakes(t *testing.T) {
 	t.Parallel()
 	const takes = 200 * time.Millisecond

@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// logLevel is the severity of a line. Its values have the names that host.json uses.
+// logLevel is the severity of a line. The names of the levels in host.json are in levelNames.
 type logLevel int
 
 const (
@@ -22,13 +22,12 @@ const (
 	levelWarning
 	levelError
 	levelCritical
-	levelNone // as a limit it admits no line
+	levelNone // in host.json it means that no line is logged
 )
 
 var levelNames = []string{"Trace", "Debug", "Information", "Warning", "Error", "Critical", "None"}
 
-// The categories of the real host's lines. A line of an invocation has the category "Function." and the function's
-// name.
+// Categories of the real host's lines. Lines about an invocation have the category that categoryOf returns.
 const (
 	categoryConsole = "Host.Function.Console" // the handler's output
 	categoryStorage = "Azure.Core"            // the host's requests to queues
@@ -37,8 +36,8 @@ const (
 
 func categoryOf(f string) string { return "Function." + f }
 
-// logFilter is logging.logLevel of host.json. Each key is a prefix of categories, in lower case, and each value is the
-// lowest level that is logged for them. The key "" is for all other categories.
+// logFilter is logging.logLevel of host.json. Each key is a prefix of categories in lower case, and each value is the
+// lowest level that is logged for these categories. The key "" is for all other categories.
 type logFilter map[string]logLevel
 
 func (h *hostFile) readLogFilter() logFilter {
@@ -59,7 +58,7 @@ func (h *hostFile) readLogFilter() logFilter {
 	return filter
 }
 
-// admitsLevel reports whether a line of this category and level is logged. The rule with the longest prefix of the
+// admitsLevel reports whether a line with this category and level is logged. The longest key that is a prefix of the
 // category decides.
 func (f logFilter) admitsLevel(category string, level logLevel) bool {
 	rule := ""
@@ -71,20 +70,20 @@ func (f logFilter) admitsLevel(category string, level logLevel) bool {
 	return level >= f[rule]
 }
 
-// Logged counts the lines that the real host would have logged in one category, and their bytes as the host
-// formats them.
+// Logged counts the lines that the real host would have logged in one category. Bytes is the total length of their
+// texts, without times and prefixes.
 type Logged struct {
 	Lines, Bytes int64
 }
 
-// Logged returns the counts by category. It does not count lines that only the stand-in has.
+// Logged returns the counts by category. It counts only lines that the real host would also log.
 func (h *Host) Logged() map[string]Logged {
 	h.console.mu.Lock()
 	defer h.console.mu.Unlock()
 	return maps.Clone(h.console.logged)
 }
 
-// admitLine reports whether host.json's filter admits a line that the real host has, too. It counts an admitted line.
+// admitLine reports whether the filter of host.json admits a line. It also counts an admitted line in c.logged.
 func (c *console) admitLine(category string, level logLevel, text string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +98,8 @@ func (c *console) admitLine(category string, level logLevel, text string) bool {
 	return true
 }
 
-// logEvent logs a line that the real host has, too. With Config.Quiet the output gets only warnings and errors.
+// logEvent logs a line that the real host also logs. If the console is quiet, logEvent counts a line below Warning, but
+// does not print the line.
 func (c *console) logEvent(category string, level logLevel, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if c.admitLine(category, level, text) && (!c.quiet || level >= levelWarning) {
@@ -107,7 +107,7 @@ func (c *console) logEvent(category string, level logLevel, format string, args 
 	}
 }
 
-// stderrLevel returns the level of a line that the handler prints to stderr.
+// stderrLevel returns the level of a line that the handler writes to stderr.
 func (a *app) stderrLevel(line string) logLevel {
 	text := strings.ToLower(line)
 	has := func(word string) bool { return strings.Contains(text, word) }
@@ -121,7 +121,6 @@ func (a *app) stderrLevel(line string) logLevel {
 	}
 }
 
-// reportStart logs that an invocation begins, with the reason.
 func (c caller) reportStart(f *function, id string) {
 	reason := "This function was programmatically called via the host APIs."
 	switch {
@@ -145,8 +144,8 @@ func (c caller) reportEnd(name, id string, start time.Time, err error) {
 		name, id, took, err)
 }
 
-// requestLog logs each request of the host to a queue, and the answer if there is one, as .NET's Azure.Core does for
-// each try.
+// requestLog logs the host's requests to queues in the way of .NET's Azure.Core: each try of a request, and the answer
+// if there is one.
 type requestLog struct{ console *console }
 
 // Do implements policy.Policy.
@@ -179,7 +178,8 @@ func withoutSignature(u *url.URL) string {
 	return shown.String()
 }
 
-// shownHeaders has the headers that Azure.Core logs with their values. It redacts the others.
+// shownHeaders lists the headers that Azure.Core logs with their values. Azure.Core redacts the values of all other
+// headers.
 var shownHeaders = []string{
 	"X-Ms-Request-Id", "X-Ms-Client-Request-Id", "X-Ms-Return-Client-Request-Id", "X-Ms-Version", "X-Ms-Date", "Accept",
 	"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Etag", "Expires", "Last-Modified",

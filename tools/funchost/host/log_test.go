@@ -8,8 +8,8 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// logOnce runs one message through a queue function that prints to both streams, and stops the host. The argument
-// "status" is the handler's answer, and "levels" has the entries of logging.logLevel in host.json.
+// logOnce runs one message through a queue function, and then stops the host. The handler writes to stdout and stderr,
+// and answers with "status". The argument "levels" has the entries of logging.logLevel in host.json.
 func logOnce(t *testing.T, status int, levels ...string) *queueRig {
 	t.Helper()
 	var env []string
@@ -42,7 +42,7 @@ func TestLog_LinesOfAMessage(t *testing.T) {
 	out := q.out.String()
 	requests, answers := strings.Count(out, "Request ["), strings.Count(out, "Response [")+
 		strings.Count(out, "Error response [")
-	if open := requests - answers; open < 0 || open > 1 || answers < 2 { // a poll may be cut off by the stop
+	if open := requests - answers; open < 0 || open > 1 || answers < 2 { // the stop can cut off one answer
 		t.Errorf("%d requests, %d answers; want a line of each, for a get and a delete at least", requests, answers)
 	}
 	if got := logged["Azure.Core"].Lines; got != int64(requests+answers) {

@@ -20,8 +20,8 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// directorEnv names the variable with the address of the director. If it is set, this test binary is a handler that
-// asks the director for orders.
+// directorEnv names an environment variable with the URL of the director. The director is the test's HTTP server that
+// tells the fake handler how to answer. If the variable is set, this test binary runs as the fake handler.
 const directorEnv = "FUNCHOST_TEST_DIRECTOR"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	azurite.Main(m)
 }
 
-// handlerCall is a request as the handler got it, with data of the handler's process.
+// handlerCall is a request that the handler got, with data about the handler's process.
 type handlerCall struct {
 	Method, URI, Host, Body string
 	Header                  http.Header
@@ -41,7 +41,8 @@ type handlerCall struct {
 	PID                     int
 }
 
-// handlerOrder is the test's instruction for a call. For the zero value the handler answers 200 with an empty object.
+// handlerOrder tells the fake handler how to answer a call. For the zero value the handler answers 200 with an empty
+// object.
 type handlerOrder struct {
 	Status int
 	Type   string
@@ -52,12 +53,13 @@ type handlerOrder struct {
 	Stdout string
 	Stderr string
 	NoBody bool // answer with an empty body
-	Break  int  // cut the connection after so many bytes of the body; negative = before the head
-	Flush  bool // send the body's first half, and the rest when the director has been asked again
-	Watch  bool // ask the director again when the client has gone away
+	Break  int  // close the connection after so many bytes of the body; negative = before any byte of the answer
+	Flush  bool // send half of the body, ask the director again, and then send the other half
+	Watch  bool // when the client has disconnected, ask the director again
 }
 
-// runFakeHandler is the fake handler. For each request except GET / it asks the director for an order, and follows it.
+// runFakeHandler is the fake handler. For each request to a path other than / it asks the director for an order, and
+// follows the order.
 func runFakeHandler(director string) int {
 	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +117,8 @@ func askDirector(director string, r *http.Request) handlerOrder {
 	return o
 }
 
-// cutOff closes the connection after a part of an answer, or resets it before any byte of an answer.
+// cutOff closes the connection after a part of the answer. If o.Break is negative, it resets the connection without an
+// answer.
 func cutOff(w http.ResponseWriter, o handlerOrder) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -153,7 +156,7 @@ func followOrder(w http.ResponseWriter, o handlerOrder) {
 	fmt.Fprint(w, o.Body)
 }
 
-// rig is a host with its script root, and the director, which answers the fake handler with the test's orders.
+// rig has a host, its script root, and the director, which sends the orders of the test to the fake handler.
 type rig struct {
 	t     *testing.T
 	root  string
@@ -186,8 +189,8 @@ func (o *safeOutput) String() string {
 }
 
 // rigOptions are the options of a rig. The field "hostJSON" replaces members of the rig's host.json. The field
-// "functions" has the content of each function.json, by the name of its folder. If "decide" is nil, the handler answers
-// each call with success.
+// "functions" has the content of each function.json, by the name of its function. If "decide" is nil, the handler
+// answers each call with success.
 type rigOptions struct {
 	hostJSON  map[string]any
 	functions map[string]string
@@ -244,7 +247,7 @@ func (r *rig) answerHandler(w http.ResponseWriter, q *http.Request) {
 	select {
 	case o := <-decided:
 		_ = json.NewEncoder(w).Encode(o)
-	case <-r.over: // a test that failed before it released its calls must not wait for them
+	case <-r.over: // the test has ended, perhaps by a failure, and decide may never return
 	}
 }
 
@@ -304,7 +307,7 @@ func (r *rig) awaitFailure() error {
 	}
 }
 
-// awaitCondition calls "ok" again and again until it returns true.
+// awaitCondition calls "ok" repeatedly until the result is true. After the time "patience" it fails the test.
 func awaitCondition(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -80,7 +80,7 @@ func TestInstance_WakeListenersEndsTheWaitForAPoll(t *testing.T) {
 	meant, other := newListener("q-poison"), newListener("q")
 	i := &instance{listeners: []*queueListener{other, meant}}
 	i.wakeListeners("q-poison", "c")
-	i.wakeListeners("q-poison", "c") // never blocks
+	i.wakeListeners("q-poison", "c") // must not block
 	meant.awaitNextPoll(time.Hour)
 	if meant.backoff.tries != 0 {
 		t.Errorf("%d tries after the wake-up, want the pauses to begin anew", meant.backoff.tries)
@@ -162,7 +162,7 @@ func TestQueueOptions(t *testing.T) {
 
 func TestApp_StderrLevel(t *testing.T) {
 	t.Parallel()
-	for line, want := range map[string][2]logLevel{ // useStdErrorStreamForErrorsOnly true, false
+	for line, want := range map[string][2]logLevel{ // with useStdErrorStreamForErrorsOnly true, and with false
 		"a Warning":      {levelWarning, levelWarning},
 		"it failed":      {levelError, levelError},
 		"nothing at all": {levelError, levelInformation},
@@ -174,8 +174,8 @@ func TestApp_StderrLevel(t *testing.T) {
 	}
 }
 
-// The next handler listens on the port of the handler that has ended. A call that is meant for the ended one must not
-// reach the next.
+// A new handler process listens on the port of the ended process. A call for the ended process must not reach the new
+// one.
 func TestHandlerClient_ReachesNoLaterProcess(t *testing.T) {
 	t.Parallel()
 	next := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// orderedObject is a JSON object that keeps the order of its names and compares them without regard to case, as the
-// host's dictionaries do. A name keeps its first spelling.
+// orderedObject is a JSON object that keeps the order of its names. Like the dictionaries of the real host, it ignores
+// the case of names and keeps the first spelling of a name.
 type orderedObject struct {
 	names  []string
 	values []json.RawMessage
@@ -28,7 +28,7 @@ func (m *orderedObject) setMember(name string, value json.RawMessage) {
 	m.names, m.values = append(m.names, name), append(m.values, value)
 }
 
-// MarshalJSON encodes the names in their order.
+// MarshalJSON encodes the members in their order.
 func (m *orderedObject) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -55,10 +55,10 @@ func encodeString(s string) json.RawMessage {
 	return json.RawMessage(strings.ReplaceAll(text, "\u0085", `\u0085`))
 }
 
-// encodeTwice returns a string as the payload has it: as a JSON string that contains a JSON string.
+// encodeTwice encodes a string as the real host does in a payload: as a JSON string that contains a JSON string.
 func encodeTwice(s string) json.RawMessage { return encodeString(string(encodeString(s))) }
 
-// encodeTime returns a time as the payload has it; null for nil.
+// encodeTime encodes a time as the real host does in a payload; nil becomes null.
 func encodeTime(t *time.Time) json.RawMessage {
 	if t == nil {
 		return json.RawMessage("null")
@@ -66,7 +66,6 @@ func encodeTime(t *time.Time) json.RawMessage {
 	return encodeString(t.UTC().Format("2006-01-02T15:04:05-07:00"))
 }
 
-// encodePayload returns the body of an invocation.
 func encodePayload(data, metadata *orderedObject) []byte {
 	d, _ := data.MarshalJSON()
 	m, _ := metadata.MarshalJSON()
@@ -81,7 +80,7 @@ func systemMetadata(function string, now time.Time) json.RawMessage {
 // queueMessage has the parts of a dequeued message that are in the payload.
 type queueMessage struct {
 	id, popReceipt                 string
-	text                           string // decoded
+	text                           string // after base64 decoding, if any
 	dequeueCount                   int64
 	inserted, expires, nextVisible *time.Time
 }
@@ -104,9 +103,9 @@ func queuePayload(f *function, m queueMessage, now time.Time) []byte {
 	return encodePayload(data, meta)
 }
 
-// If the message is a JSON object, mergeFields copies its top-level fields into the metadata. It leaves out arrays,
-// nulls, and fields whose names end with "trigger". It overwrites the host's own fields, so a handler must not trust
-// those.
+// mergeFields copies the top-level fields of a message into the metadata, if the message is a JSON object. It leaves
+// out arrays, nulls, and fields whose names end with "trigger". A copied field overwrites a field of the host with the
+// same name, so a handler must not trust the metadata.
 func mergeFields(meta *orderedObject, text string) {
 	if t := strings.TrimSpace(text); !strings.HasPrefix(t, "{") || !strings.HasSuffix(t, "}") {
 		return
@@ -127,13 +126,13 @@ func mergeFields(meta *orderedObject, text string) {
 	}
 }
 
-// encodeField encodes a field of a message: an object as compact JSON, any other value as .NET prints it. It returns
-// nil for an array and for null.
+// encodeField encodes a field of a message. An object becomes compact JSON, and any other value becomes the text that
+// .NET prints. For an array and for null encodeField returns nil.
 func encodeField(raw json.RawMessage) json.RawMessage {
 	switch raw[0] {
 	case '{':
 		var b bytes.Buffer
-		_ = json.Compact(&b, raw) // valid already
+		_ = json.Compact(&b, raw) // cannot fail: raw is valid JSON
 		return b.Bytes()
 	case '[', 'n':
 		return nil
@@ -168,7 +167,7 @@ func timerPayload(f *function, cron bool, status *scheduleStatus, pastDue bool, 
 	return encodePayload(data, meta)
 }
 
-// encodePreciseTime encodes a time as .NET does within objects: with up to seven digits of a second.
+// encodePreciseTime encodes a time as .NET does within objects: with up to seven decimal places of the second.
 func encodePreciseTime(t time.Time) json.RawMessage {
 	return encodeString(t.Format("2006-01-02T15:04:05.9999999-07:00"))
 }

@@ -12,18 +12,17 @@ import (
 type handlerProcess struct {
 	cmd            *exec.Cmd
 	workerID       string
-	ended          chan struct{} // closed when it has ended and its output is read
-	exitCode       int           // -1 = a signal ended the handler; read it after "ended" is closed
+	ended          chan struct{} // closed when the process has ended and its output is read
+	exitCode       int           // -1 = ended by a signal; read it only after "ended" is closed
 	stdout         *lineWriter
 	stderr         *lineWriter
-	isKilledByHost atomic.Bool // the host ended it, so its end is no error of the handler
+	isKilledByHost atomic.Bool // the host killed the process, so its end is no error
 }
 
-// stdoutLevel returns Information for each line of stdout.
 func stdoutLevel(string) logLevel { return levelInformation }
 
-// outputDelay is how long the host waits for the output of a handler that has ended. A child of the handler may keep
-// the output open.
+// outputDelay is the longest time for which the host reads output after the handler has ended. Without this limit, the
+// host could wait for a child of the handler that keeps the output open.
 const outputDelay = time.Second
 
 func (i *instance) startProcess(workerID string) (*handlerProcess, error) {
@@ -50,8 +49,8 @@ func (i *instance) startProcess(workerID string) (*handlerProcess, error) {
 	return p, nil
 }
 
-// startAndWait starts the child and waits for it on one locked thread. The kernel sends the death signal of
-// dieWithParent when the thread that started the child ends, even if this process lives on.
+// startAndWait starts the handler and waits for its end on one locked thread. The lock keeps the thread alive. If the
+// thread ended, the kernel would kill the handler, because of dieWithParent.
 func (p *handlerProcess) startAndWait(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -72,6 +71,6 @@ func (p *handlerProcess) processID() int { return p.cmd.Process.Pid }
 // killHandler ends the process by SIGKILL, as the real host does, and waits for its end.
 func (p *handlerProcess) killHandler() {
 	p.isKilledByHost.Store(true)
-	_ = p.cmd.Process.Kill() // it may have ended by itself
+	_ = p.cmd.Process.Kill() // fails only if the process has ended by itself
 	<-p.ended
 }

@@ -4,5 +4,5 @@ package host
 
 import "os/exec"
 
-// dieWithParent has no effect: only Linux has a death signal.
+// dieWithParent does nothing on systems other than Linux.
 func dieWithParent(*exec.Cmd) {}

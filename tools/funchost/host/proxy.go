@@ -20,8 +20,8 @@ var (
 	errClientLeft = errors.New("the client disconnected while the function was processing the request")
 )
 
-// proxyRequest passes the request on, and streams request and answer. A real host does so if host.json sets
-// enableProxyingHttpRequest.
+// proxyRequest passes the request to the handler, and streams the answer to the client. The real host does so if
+// host.json sets enableProxyingHttpRequest.
 func (c caller) proxyRequest(w http.ResponseWriter, r *http.Request, f *function, sent requestTarget) {
 	id, start := newGUID(), c.host.console.now()
 	c.reportStart(f, id)
@@ -30,7 +30,7 @@ func (c caller) proxyRequest(w http.ResponseWriter, r *http.Request, f *function
 	if err == nil {
 		err = c.callWithTimeout(func(life context.Context, client *http.Client) error {
 			isAsked = true
-			ctx, cancel := context.WithCancel(r.Context()) // ends with the client, and with the instance
+			ctx, cancel := context.WithCancel(r.Context()) // ends if the client disconnects or the instance ends
 			defer cancel()
 			defer context.AfterFunc(life, cancel)()
 			return c.streamExchange(w, r.WithContext(ctx), sent, id, client)
@@ -42,7 +42,7 @@ func (c caller) proxyRequest(w http.ResponseWriter, r *http.Request, f *function
 	c.reportProxied(f.name, id, start, err)
 	switch {
 	case errors.Is(err, errAborted):
-		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
+		panic(http.ErrAbortHandler) // the client must notice that the answer is incomplete
 	case !isAsked:
 		w.WriteHeader(http.StatusInternalServerError)
 	}
@@ -56,8 +56,8 @@ func (c caller) reportProxied(name, id string, start time.Time, err error) {
 	c.reportEnd(name, id, start, err)
 }
 
-// bufferBody reads a body of a known length before the request goes to the handler, as the real host's HTTP
-// extension does. A chunked body is streamed.
+// bufferBody reads a body of known length completely before the handler is called. The real host's HTTP extension also
+// does so. A chunked body is streamed.
 func (c caller) bufferBody(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if r.ContentLength <= 0 {
@@ -68,8 +68,8 @@ func (c caller) bufferBody(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// streamExchange sends a request to the handler and streams the answer to the client, or answers 500. It returns
-// errAborted if the client got only a part of the answer.
+// streamExchange sends a request to the handler and streams the answer to the client. If the handler gives no answer,
+// the client gets 500. If the client got only a part of the answer, streamExchange returns errAborted.
 func (c caller) streamExchange(
 	w http.ResponseWriter, r *http.Request, sent requestTarget, id string, client *http.Client,
 ) (err error) {
@@ -84,7 +84,7 @@ func (c caller) streamExchange(
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(p *httputil.ProxyRequest) { c.rewriteRequest(p, sent, id) },
 		Transport:     redialTransport{client.Transport},
-		FlushInterval: -1, // at once
+		FlushInterval: -1, // flush after each write
 		ErrorLog:      log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, problem error) {
 			err = problem
@@ -95,8 +95,8 @@ func (c caller) streamExchange(
 	return err
 }
 
-// rewriteRequest makes the handler's request. ReverseProxy has removed the client's own X-Forwarded-For, -Host and
-// -Proto, and also Forwarded. The real host passes Forwarded on, so rewriteRequest puts it back.
+// rewriteRequest changes the client's request into the handler's request. ReverseProxy has removed the header
+// Forwarded, but the real host passes Forwarded on, so rewriteRequest restores the header.
 func (c caller) rewriteRequest(p *httputil.ProxyRequest, sent requestTarget, id string) {
 	p.Out.URL = c.urlFor(sent.encodePath(), sent.encodeQuery())
 	p.Out.Host = p.Out.URL.Host
@@ -111,14 +111,14 @@ func (c caller) rewriteRequest(p *httputil.ProxyRequest, sent requestTarget, id 
 	c.host.addTraceparent(p.Out.Header)
 }
 
-// urlFor returns the handler's address for a path and a query that are escaped.
+// urlFor returns the handler's URL for a path and a query, both already escaped.
 func (c caller) urlFor(path, query string) *url.URL {
 	u := &url.URL{Scheme: "http", Host: c.hostPort(), RawPath: path, RawQuery: query}
 	u.Path, _ = url.PathUnescape(path) // cannot fail for an escaped path
 	return u
 }
 
-// redialTransport makes up to dialTries tries while the handler does not listen, as the real host does.
+// redialTransport tries a request up to dialTries times if the handler does not listen. The real host also does so.
 type redialTransport struct{ http.RoundTripper }
 
 const (
@@ -131,7 +131,7 @@ func (d redialTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	for try := 1; ; try++ {
 		attempt := *r
 		if r.Body != nil {
-			attempt.Body = io.NopCloser(r.Body) // a transport closes the body when it cannot connect
+			attempt.Body = io.NopCloser(r.Body) // the next try needs the body, so the transport must not close it
 		}
 		res, err := d.RoundTripper.RoundTrip(&attempt)
 		var network *net.OpError

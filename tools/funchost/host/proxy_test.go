@@ -19,7 +19,7 @@ type refusing struct {
 }
 
 func (f *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
-	defer func() { _ = r.Body.Close() }() // as transports do, even if they fail
+	defer func() { _ = r.Body.Close() }() // a transport closes the body even if the call fails
 	f.tries++
 	if f.left--; f.left >= 0 {
 		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
@@ -49,7 +49,8 @@ func (c *closable) Read(p []byte) (int, error) {
 
 func TestRedialing(t *testing.T) {
 	t.Parallel()
-	const short, long = 300 * time.Millisecond, 1750 * time.Millisecond // three pauses, and all nine
+	// short is the sum of the first three pauses between tries, and long is the sum of all nine pauses.
+	const short, long = 300 * time.Millisecond, 1750 * time.Millisecond
 	for _, c := range []struct {
 		refusals, tries int
 		took            time.Duration

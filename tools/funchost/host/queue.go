@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// emulator is the connection string for "UseDevelopmentStorage=true". Its key is public.
+// emulator is the connection string for "UseDevelopmentStorage=true". The key is public.
 const emulator = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;" +
 	"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
 	"QueueEndpoint=http://127.0.0.1:10001/devstoreaccount1;"
@@ -27,18 +27,18 @@ type queueListener struct {
 	function *function
 	options  queueOptions
 	queue    *azqueue.QueueClient
-	poison   *azqueue.QueueClient // nil = none: queue is a poison queue itself, or its name is too long
-	ctx      context.Context      // its end stops the polls; messages that the listener has are processed to their end
+	poison   *azqueue.QueueClient // nil if "queue" is itself a poison queue, or if the name would be too long
+	ctx      context.Context      // its end stops the polls, but not the processing of dequeued messages
 	stop     context.CancelFunc
 	backoff  pollBackoff
 
 	mu      sync.Mutex
-	running int           // messages that the listener has got, and not processed to their end
-	freed   chan struct{} // gets a value when one message less is running
+	running int           // number of dequeued messages whose processing has not ended
+	freed   chan struct{} // gets a value when the processing of a message ends
 	woken   chan struct{} // gets a value when this instance has put a message into the queue
 }
 
-// newListeners returns the listeners of one instance. Each has a transport of its own.
+// newListeners returns a listener for each enabled queue function of the instance's group.
 func (i *instance) newListeners() ([]*queueListener, error) {
 	var out []*queueListener
 	for _, f := range i.host.app.functions {
@@ -54,8 +54,8 @@ func (i *instance) newListeners() ([]*queueListener, error) {
 	return out, nil
 }
 
-// queueService returns a client of the function's storage account, and its transport. The caller closes the transport's
-// connections at the end.
+// queueService returns a client for the function's storage account, and the client's transport. The caller must close
+// the transport's idle connections at the end.
 func (h *Host) queueService(f *function) (*azqueue.ServiceClient, *http.Transport, error) {
 	connection := f.trigger.connection
 	if strings.TrimRight(connection, ";") == "UseDevelopmentStorage=true" {
@@ -94,8 +94,8 @@ func (i *instance) newListener(f *function) (*queueListener, error) {
 	return l, nil
 }
 
-// pollUntilStopped polls until the listener is stopped, or until an error ends the host. After a poll that got
-// messages, the next poll comes when at most newBatchThreshold messages are running.
+// pollUntilStopped polls the queue until the listener is stopped, or until an error makes the host give up. After a
+// poll that got messages, the next poll waits until the number of running messages is at most newBatchThreshold.
 func (l *queueListener) pollUntilStopped() {
 	defer l.host.console.logOwn("Stopped the listener for function '%s'", l.function.name)
 	defer l.stop()
@@ -121,7 +121,8 @@ func (l *queueListener) pollUntilStopped() {
 	}
 }
 
-// awaitNextPoll waits for d, or until this instance puts a message into the queue.
+// awaitNextPoll waits for the time d. It returns early if this instance puts a message into the queue, or if the
+// listener is stopped.
 func (l *queueListener) awaitNextPoll(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -133,7 +134,8 @@ func (l *queueListener) awaitNextPoll(d time.Duration) {
 	}
 }
 
-// wakeListeners wakes the instance's listeners of one queue, because the instance has sent a message to that queue.
+// wakeListeners makes the instance's listeners of a queue poll without delay. The caller has put a message into the
+// queue.
 func (i *instance) wakeListeners(queue, connection string) {
 	for _, l := range i.listeners {
 		if t := l.function.trigger; t.queue == queue && t.connection == connection {
@@ -145,8 +147,8 @@ func (i *instance) wakeListeners(queue, connection string) {
 	}
 }
 
-// firstLine returns an error as one line. For an answer of storage the line is the status and the code, because the
-// SDK's error contains the whole answer. For another error it is the error's first line.
+// firstLine returns an error as one line. For an error answer of storage it returns the status and the code, because
+// the text of the error contains the whole answer.
 func firstLine(err error) string {
 	var res *azcore.ResponseError
 	if errors.As(err, &res) {
@@ -156,8 +158,8 @@ func firstLine(err error) string {
 	return line
 }
 
-// isTransient reports whether polling goes on after an error. The real host ends if it cannot reach storage at
-// all, and the platform starts it anew; the stand-in tries again.
+// isTransient reports whether the listener continues to poll after an error. If storage cannot be reached at all, the
+// real host ends, and the platform starts a new host. This package polls again instead.
 func isTransient(err error) bool {
 	var res *azcore.ResponseError
 	if !errors.As(err, &res) {
@@ -213,19 +215,19 @@ func (l *queueListener) awaitRoom() {
 	}
 }
 
-// pollBackoff has the pause between polls of an empty queue: 100 ms, then about 200, 300, 500, 900, 1700 ms and so on
-// up to maxPollingInterval.
+// pollBackoff computes the pause between two polls of an empty queue: 100 ms, then about 200, 300, 500, 900, 1700 ms
+// and so on up to maxPause.
 type pollBackoff struct {
 	maxPause time.Duration
-	tries    int // number of polls of an empty queue since the last reset; stops at maxPause
+	tries    int // number of pauses since the last reset that were shorter than maxPause
 }
 
 const minPollPause = 100 * time.Millisecond
 
 func (b *pollBackoff) resetPause() { b.tries = 0 }
 
-// nextPause returns the pause before the next poll. It turns "random", which is from 0 to 1, into a factor from 0.8 to
-// 1.2.
+// nextPause returns the pause before the next poll. After the first pause, a pause is minPollPause plus a part that
+// doubles from pause to pause. The argument "random", from 0 to 1, gives the factor for this part, from 0.8 to 1.2.
 func (b *pollBackoff) nextPause(random float64) time.Duration {
 	d := minPollPause
 	if b.tries > 0 {

@@ -65,8 +65,8 @@ func (q *queueRig) enqueueRaw(text string) {
 	}
 }
 
-// countMessages returns the number of messages of a queue, hidden ones included; -1 = the queue cannot be read, for
-// example because it does not exist.
+// countMessages returns the number of messages in a queue, including hidden messages. It returns -1 if the queue cannot
+// be read, for example because the queue does not exist.
 func (q *queueRig) countMessages(of *azqueue.QueueClient) int {
 	res, err := of.GetProperties(q.t.Context(), nil)
 	if err != nil {
@@ -280,7 +280,7 @@ func TestQueue_Concurrency(t *testing.T) {
 	q.enqueueTexts("1", "2", "3", "4", "5", "6", "7", "8")
 	q.startHost()
 	<-arrived
-	<-arrived // one batch; the listener fetches the next one when one of its messages is done
+	<-arrived // the first batch; the listener polls again when one of these messages is done
 	release <- struct{}{}
 	<-arrived
 	<-arrived
@@ -299,7 +299,7 @@ func TestQueue_RenewsTheLease(t *testing.T) {
 	q.startHost()
 	q.enqueueTexts("hello")
 	q.nextCall()
-	select { // far longer than the lease
+	select { // wait for more than two leases
 	case c := <-q.calls:
 		t.Errorf("the message came again: %s, want it once", c.Body)
 	case <-time.After(13 * time.Second):

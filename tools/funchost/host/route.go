@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// routeTemplate is a route in ASP.NET's syntax: literals, {name}, {name?}, {name:constraint}, {*rest}.
-// In a regex constraint braces are doubled. A segment is either all literal or all parameter.
+// routeTemplate is a route in ASP.NET's syntax: literals, {name}, {name?}, {name:constraint}, {*rest}. In a regex
+// constraint each brace is written twice. Each segment is either one literal or one parameter.
 type routeTemplate struct {
 	text     string
 	segments []routeSegment
@@ -40,14 +40,14 @@ func parseTemplate(text string) (routeTemplate, error) {
 	return t, nil
 }
 
-// splitTemplate splits a template at the slashes outside of parameters. A regex constraint may contain slashes.
+// splitTemplate splits a template at the slashes outside of parameters. A regex constraint can contain slashes.
 func splitTemplate(text string) []string {
 	var parts []string
 	depth, from := 0, 0
 	for i := range len(text) {
 		switch {
 		case text[i] == '{':
-			depth++ // doubled braces count twice, and are closed twice or are an error anyway
+			depth++ // "{{" in a regex constraint adds 2, and "}}" subtracts 2
 		case text[i] == '}':
 			depth--
 		case text[i] == '/' && depth == 0:
@@ -109,8 +109,9 @@ func undoubleBraces(s string) (string, error) {
 	return b.String(), nil
 }
 
-// matchPath matches a path that is decoded except for %2F. It ignores case and a slash at the end. An empty segment
-// matches only a catch-all that has begun before it.
+// matchPath matches a path that is decoded except for %2F. It ignores case. It also ignores a slash at the end of the
+// path, but keeps this slash in the value of a catch-all. A path with an empty segment matches only if a catch-all
+// began at an earlier segment.
 func (t routeTemplate) matchPath(path string) (params map[string]string, ok bool) {
 	path = strings.TrimPrefix(path, "/")
 	var parts []string
@@ -124,7 +125,7 @@ func (t routeTemplate) matchPath(path string) (params map[string]string, ok bool
 			return nil, false
 		case s.isCatchAll:
 			return params, s.captureRest(params, path, i)
-		case i >= len(parts) && s.isOptional: // the segments behind it may be optional, too
+		case i >= len(parts) && s.isOptional: // skip the segment; later segments can be optional, too
 		case i >= len(parts):
 			return nil, false
 		case s.name == "":
@@ -140,9 +141,9 @@ func (t routeTemplate) matchPath(path string) (params map[string]string, ok bool
 	return params, len(parts) <= len(t.segments)
 }
 
-// captureRest sets the parameter to the rest of the path from a segment on, and keeps a slash at the end. It reports
-// whether the constraint passes. If no segment is left, the parameter has no value, and its constraint fails, even a
-// constraint that an empty text would pass.
+// captureRest sets the parameter to the rest of the path from segment "from" on. The value includes a slash at the end
+// of the path. captureRest reports whether the value passes the constraint. If no segment is left, the parameter gets
+// no value, and any constraint counts as failed.
 func (s routeSegment) captureRest(params map[string]string, path string, from int) bool {
 	parts := strings.SplitN(path, "/", from+1)
 	if len(parts) <= from || parts[from] == "" {

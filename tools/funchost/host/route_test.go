@@ -23,15 +23,15 @@ func TestTemplate_Match(t *testing.T) {
 		{id, "/messages/..", nil},
 		{id, `/messages/a\b`, nil},
 		{id, "/messages/a%2F", nil},
-		{id, "/messages/\u212a", map[string]string{"id": "\u212a"}}, // the Kelvin sign equals k without regard to case
-		{id, "/messages/a\n", map[string]string{"id": "a\n"}},       // $ also matches before the line feed
+		{id, "/messages/\u212a", map[string]string{"id": "\u212a"}}, // if case is ignored, the Kelvin sign equals k
+		{id, "/messages/a\n", map[string]string{"id": "a\n"}},       // $ also matches before a line feed at the end
 		{id, "/messages/a\n\n", nil},
 		{last, "/messages/a\n", nil},
 		{last, "/messages/a", map[string]string{"id": "a"}},
 		{rest, "/api/a/12", map[string]string{"rest": "a/12"}},
-		{rest, "/api/a/12/", nil}, // the value is a/12/, with the slash
+		{rest, "/api/a/12/", nil}, // the value a/12/ includes the last slash
 		{rest, "/api/a/123", nil},
-		{rest, "/api", nil}, // the constraint of a parameter without a value fails
+		{rest, "/api", nil}, // without a value, the parameter does not pass its constraint
 		{rest, "/api/", nil},
 		{"api/{*rest}", "/api", none},
 		{"api/{*rest}", "/api/a//b/", map[string]string{"rest": "a//b/"}},

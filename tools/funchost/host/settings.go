@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// environment is the environment of the host, with the app settings. Its handlers inherit it.
+// environment has the host's environment variables and the app settings. Handlers inherit all of them.
 type environment struct {
 	names  []string // in the order in which they were first set
 	values map[string]string
@@ -40,8 +40,8 @@ func (e *environment) hasVar(name string) bool {
 	return ok
 }
 
-// childEnv returns the environment for a child: the variables of e and of "more". If both have a name, the value of
-// "more" counts.
+// childEnv returns the environment of a child process: the variables of e and of "more". For a name that is in both, it
+// uses the value in "more".
 func (e *environment) childEnv(more map[string]string) []string {
 	var out []string
 	for _, name := range e.names {
@@ -57,8 +57,8 @@ func (e *environment) childEnv(more map[string]string) []string {
 
 var settingPattern = regexp.MustCompile(`%[^%]+%`)
 
-// expandSettings replaces each %NAME% by the value of the setting, or by nothing if the setting is not set. It returns
-// the first name that is not set as "missing".
+// expandSettings replaces each %NAME% by the value of the setting NAME, or by nothing if this setting is not set. It
+// returns the first name without a setting as "missing".
 func (e *environment) expandSettings(s string) (text, missing string) {
 	text = settingPattern.ReplaceAllStringFunc(s, func(m string) string {
 		name := strings.Trim(m, "%")
@@ -70,8 +70,8 @@ func (e *environment) expandSettings(s string) (text, missing string) {
 	return text, missing
 }
 
-// addLocalSettings adds the settings that local.settings.json has under "Values". Variables of the environment take
-// precedence. It returns warnings for the host to print.
+// addLocalSettings adds the settings under "Values" in local.settings.json. If an environment variable already has the
+// name of a setting, addLocalSettings skips the setting and returns a warning.
 func (e *environment) addLocalSettings(root string) (warnings []string, err error) {
 	raw, err := os.ReadFile(filepath.Join(root, "local.settings.json"))
 	if errors.Is(err, os.ErrNotExist) {

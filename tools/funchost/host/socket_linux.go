@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// boundSocket is a socket that is bound to its port and does not listen yet. The real host listens only after
-// it has started the handler. Until then the bound socket keeps other programs from taking the port.
+// boundSocket is a socket that is bound to its port but does not listen yet. The host listens only after it has started
+// the handler, as the real host does. Until then the bound socket keeps other programs from taking the port.
 type boundSocket struct {
 	fd      int
 	address string
@@ -20,7 +20,7 @@ func bindPort(port int) (*boundSocket, error) {
 		return nil, os.NewSyscallError("socket", err)
 	}
 	s := &boundSocket{fd: fd}
-	// Connections of an earlier host may linger on the port.
+	// With SO_REUSEADDR the bind succeeds even if closed connections of an earlier host still occupy the port.
 	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
 	if err == nil {
 		err = syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
@@ -43,7 +43,7 @@ func (s *boundSocket) startListening() (net.Listener, error) {
 		return nil, os.NewSyscallError("listen", err)
 	}
 	file := os.NewFile(uintptr(s.fd), s.address)
-	defer func() { _ = file.Close() }() // the listener has a copy
+	defer func() { _ = file.Close() }() // the listener has a duplicate of the descriptor
 	return net.FileListener(file)
 }
 

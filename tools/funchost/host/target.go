@@ -6,14 +6,18 @@ import (
 	"unicode/utf8"
 )
 
-// requestTarget is a request's address as Kestrel passes it to the router: the path is decoded once, except %2F, and
-// has no dot segments; the query is as the client sent it.
+// requestTarget is a request's address as the real host's web server passes it to the router. In the path, each escape
+// except %2F is decoded once, and dot segments are resolved. The query is as the client sent it.
+//
+// A host has one of two ways to pass a request on to the handler: it forwards the request, or it proxies the request;
+// see the package comment. The two ways change the address differently.
 type requestTarget struct {
 	path, query string
 	hasQuery    bool
 }
 
-// parseTarget reads a request target. It returns the status with which the host refuses the request, or 0.
+// parseTarget parses a request target. If the host refuses the request, parseTarget returns the status of the refusal;
+// otherwise it returns the status 0.
 func parseTarget(method, raw string) (requestTarget, int) {
 	switch {
 	case raw == "*" && method == http.MethodOptions:
@@ -25,7 +29,7 @@ func parseTarget(method, raw string) (requestTarget, int) {
 	}
 	var t requestTarget
 	t.path, t.query, t.hasQuery = strings.Cut(raw, "?")
-	// %2F stays in the path, because the router must not see a slash there.
+	// %2F stays in the path, because the router would take a decoded %2F for the end of a segment.
 	t.path = removeDotSegments(decodeEscapes(t.path, func(r rune) bool { return r != '/' }))
 	if strings.ContainsRune(t.path, 0) {
 		return requestTarget{}, http.StatusBadRequest
@@ -37,12 +41,12 @@ func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
-// rebuildPath returns the path that a forwarding host sends on. The host writes the decoded address as text and reads
-// that text as a URI again. This second reading decodes the escapes of unreserved characters once more, turns
-// backslashes into slashes, resolves dots again, and ends the path at ? and #.
+// rebuildPath returns the path that a forwarding host sends to the handler. A forwarding host parses the decoded
+// address as a URI a second time. The second parse decodes the escapes of unreserved characters, turns backslashes into
+// slashes, resolves dot segments, and ends the path at ? or #.
 func (t requestTarget) rebuildPath() string {
 	path := t.path
-	if !t.hasQuery { // the host's parser of URIs ignores white space at the end
+	if !t.hasQuery { // the host's URI parser ignores white space at the end of the address
 		path = strings.TrimRight(path, " \t\r\n")
 	}
 	if at := strings.IndexAny(path, "?#"); at >= 0 {
@@ -52,17 +56,18 @@ func (t requestTarget) rebuildPath() string {
 	return escapeBytes(removeDotSegments(path), ":/[]@!$&'()*+,;=%")
 }
 
-// encodePath returns the path that a proxying host sends on: the decoded path, encoded again.
+// encodePath returns the path that a proxying host sends to the handler: the decoded path, encoded again.
 func (t requestTarget) encodePath() string {
 	return escapeBytes(strings.ReplaceAll(t.path, "%", "%25"), ":/@!$&'()*+,;=%")
 }
 
-// encodeQuery returns the query that a proxying host sends on: byte for byte, except that a
-// percent sign that begins no escape is escaped.
+// encodeQuery returns the query that a proxying host sends to the handler. The host escapes each percent sign that
+// begins no escape, and changes nothing else.
 func (t requestTarget) encodeQuery() string { return escapePercents(t.query) }
 
-// rebuildQuery returns the query that a forwarding host sends on. It compares names without regard to case, joins the
-// values of one name by commas under the last spelling of the name, and gives each name a value, even an empty one.
+// rebuildQuery returns the query that a forwarding host sends to the handler. The host ignores the case of names, and
+// joins the values of one name by commas. The result has the last spelling of each name, and an equals sign even after
+// a name without a value.
 func (t requestTarget) rebuildQuery() string {
 	var names []string
 	values := map[string][]string{}
@@ -105,7 +110,7 @@ func encodeQueryPart(s string) string {
 	return escapeBytes(strings.ReplaceAll(s, "%", "%25"), "!$()*,;@%")
 }
 
-// removeDotSegments resolves . and .. between slashes. The path begins with a slash.
+// removeDotSegments resolves the segments . and .. of a path. The path must begin with a slash.
 func removeDotSegments(path string) string {
 	var out []string
 	segments := strings.Split(path[1:], "/")
@@ -125,8 +130,8 @@ func removeDotSegments(path string) string {
 	return "/" + strings.Join(out, "/")
 }
 
-// decodeEscapes decodes the percent escapes of runes for which isWanted returns true. Escapes that are not UTF-8 stay
-// unchanged.
+// decodeEscapes decodes the percent escapes of the runes for which isWanted returns true. Escapes that are not UTF-8
+// stay unchanged.
 func decodeEscapes(s string, isWanted func(rune) bool) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -142,8 +147,8 @@ func decodeEscapes(s string, isWanted func(rune) bool) string {
 	return b.String()
 }
 
-// escapedRune decodes the escapes of one rune at the beginning of s. It returns size 0 if s does not begin with the
-// escapes of a rune.
+// escapedRune decodes the percent escapes of one rune at the beginning of s, and returns how many bytes these escapes
+// have. If s begins with no escaped rune, the size is 0.
 func escapedRune(s string) (r rune, size int) {
 	var raw []byte
 	for isEscape(s[size:]) {
@@ -181,8 +186,8 @@ func isLetterOrDigit(c byte) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-// escapeBytes escapes every byte except unreserved characters and the characters in "allowed". If "allowed" contains %,
-// it leaves escapes as they are, and escapes only a percent sign that begins no escape.
+// escapeBytes escapes all bytes of s except unreserved characters and the bytes in "allowed". Even if "allowed"
+// contains a percent sign, escapeBytes escapes the percent signs of s that begin no escape.
 func escapeBytes(s, allowed string) string {
 	var b strings.Builder
 	s = escapePercents(s)

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// The test compares parseTarget, encodePath and encodeQuery with each observation of YARP, the proxy of newer hosts,
-// which was observed without routes.
+// The last column of testdata/targets.tsv has the targets as YARP forwards them. YARP is the proxy of newer hosts.
 func TestTarget_EncodePath(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("testdata/targets.tsv")

@@ -19,11 +19,11 @@ type observation struct {
 	method, target string
 	forwarding     outcome
 	constrained    outcome
-	proxied        string // method and target that YARP, the proxy of newer hosts, sends on; "-" = none
+	proxied        string // method and target that YARP, the proxy of newer hosts, sends on; "-" = nothing
 }
 
-// outcome is the result of a request: the answer's status, the function that was called, and the method and target that
-// the handler received; "-" = none.
+// outcome is the result of a request: the status of the answer, the called function, and the method and target that the
+// handler received. "-" = no function was called, or the handler received nothing.
 type outcome struct{ status, function, received string }
 
 func readObservations(t *testing.T) []observation {
@@ -49,8 +49,8 @@ func readObservations(t *testing.T) []observation {
 	return out
 }
 
-// weirRoutes returns function.json of each function with which the targets were tried on a real host, by the function's
-// name. The arguments "id", "rest" and "path" are the parameters of the routes.
+// weirRoutes returns the function.json of each function, by the function's name. The real host ran the same functions
+// for the observations in testdata/targets.tsv. The arguments "id", "rest" and "path" are the parameters in the routes.
 func weirRoutes(id, rest, path string) map[string]string {
 	out := map[string]string{}
 	for name, v := range map[string][2]string{
@@ -83,7 +83,7 @@ func tryTargets(t *testing.T, functions map[string]string, column func(observati
 	r := newRig(t, rigOptions{functions: functions}).startHost()
 	for _, row := range readObservations(t) {
 		got, want := r.sendTarget(row.method, row.target), column(row)
-		if want.function == "?" { // one row: the line of the real host's log was not found
+		if want.function == "?" { // one row has ?, because the real host's log did not name the function
 			want.function = "view"
 		}
 		if got != want {
@@ -92,8 +92,9 @@ func tryTargets(t *testing.T, functions map[string]string, column func(observati
 	}
 }
 
-// notProxied has the targets for which the fake handler reports no call to this test, each with the reason. YARP was
-// observed without routes and without a host. TestTarget_EncodePath tests these targets, too.
+// notProxied has the targets that TestHost_Targets_Proxying skips: the fake handler reports no call for them. Each
+// value is the reason. The last column of testdata/targets.tsv has other results for these targets, because for that
+// column YARP ran without a host and without routes.
 var notProxied = map[string]string{
 	"//api/health":       "a path that begins with an empty segment matches no route",
 	"/admin/host/status": "the host's own address",
@@ -122,20 +123,19 @@ func TestHost_Targets_Proxying(t *testing.T) {
 	}
 }
 
-// sendTarget sends a target unchanged, which no HTTP client does, and returns the outcome.
+// sendTarget sends a target as it is, and returns the outcome. An HTTP client would change some targets.
 func (r *rig) sendTarget(method, target string) outcome {
 	r.t.Helper()
 	res := r.sendRaw(method + " " + target + " HTTP/1.1\r\nHost: weir.example\r\nConnection: close\r\n\r\n")
 	got := outcome{res.Status[:3], "-", "-"}
 	select {
-	case c := <-r.calls: // the handler gets the call before the client gets the answer
+	case c := <-r.calls: // a call of the handler is reported before the answer arrives
 		got.function, got.received = r.functionOf(c), c.Method+" "+c.URI
 	default:
 	}
 	return got
 }
 
-// sendRaw writes bytes to the host and reads one answer.
 func (r *rig) sendRaw(request string) hostAnswer {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.host.URL(), "http://"))
@@ -159,7 +159,7 @@ func (r *rig) sendRaw(request string) hostAnswer {
 	return hostAnswer{res, string(body)}
 }
 
-// functionOf returns the function of a call. It reads the host's log, because the call does not contain the function.
+// functionOf finds the function of a call in the host's log, because the call itself does not name the function.
 func (r *rig) functionOf(c handlerCall) string {
 	id := c.Header.Get("X-Azure-Functions-InvocationId")
 	line := regexp.MustCompile(`Executing 'Functions\.(\S+)' \(.*Id=` + regexp.QuoteMeta(id))

@@ -13,15 +13,15 @@ import (
 	"github.com/netresearch/go-cron"
 )
 
-// timerSchedule is the schedule of a timer.
 type timerSchedule struct {
 	cron.Schedule
-	isCron bool // the schedule is a cron expression; otherwise it is a time span
+	isCron bool // true = a cron expression, false = a time span
 }
 
 var cronParser = cron.MustNewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// parseSchedule parses an NCRONTAB expression of six fields, or of five (second 0), or a time span.
+// parseSchedule parses a time span, or an NCRONTAB expression of six or five fields. With five fields, the second is
+// always 0.
 func parseSchedule(s string) (timerSchedule, error) {
 	fields := strings.Fields(s)
 	if len(fields) == 1 {
@@ -45,15 +45,14 @@ type interval time.Duration
 
 func (e interval) Next(t time.Time) time.Time { return t.Add(time.Duration(e)) }
 
-// isMonitored reports whether the host stores the status of a timer. It does not if the trigger turns that off,
-// or if the timer fires more than once a minute.
+// isMonitored reports whether the host stores the status of a timer. It returns false if the trigger's
+// useMonitor is false, or if the timer fires more than once a minute.
 func (s timerSchedule) isMonitored(f *function, now time.Time) bool {
 	first := s.Next(now)
 	return (f.trigger.UseMonitor == nil || *f.trigger.UseMonitor) && s.Next(first).Sub(first) >= time.Minute
 }
 
-// timerRunner runs one timer function on its schedule, each time on one instance. A run never begins before the last
-// one has ended.
+// timerRunner runs one timer function on its schedule, each time on one instance. The runs never overlap.
 type timerRunner struct {
 	host       *Host
 	function   *function
@@ -62,13 +61,14 @@ type timerRunner struct {
 	status     *scheduleStatus
 }
 
-// startTimers starts one runner for each timer function that is enabled and listened for. The caller has locked h.mu.
+// startTimers starts one runner for each enabled timer function whose listener runs in this host. The caller has locked
+// h.mu.
 func (h *Host) startTimers() {
 	for _, f := range h.app.functions {
 		if !f.hasTrigger("timerTrigger") || f.isDisabled || !h.listensFor(f) {
 			continue
 		}
-		s, _ := parseSchedule(f.trigger.pattern) // cannot fail: it was parsed at the start
+		s, _ := parseSchedule(f.trigger.pattern) // cannot fail: the start of the host has checked the schedule
 		t := &timerRunner{host: h, function: f, schedule: s}
 		if s.isMonitored(f, h.console.now()) {
 			t.statusFile = filepath.Join(timerStateDir(h), "timers", "Host.Functions."+f.name+".json")
@@ -88,8 +88,8 @@ func timerStateDir(h *Host) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("funchost-%x", sha256.Sum256([]byte(h.app.root)))[:25])
 }
 
-// runUntil runs the timer until ctx ends. If the timer missed times before the start, it first fires once for all of
-// them. Otherwise it fires at once only if the trigger has runOnStartup.
+// runUntil runs the timer until ctx ends. If the timer has missed scheduled times, runUntil first fires it once for all
+// of them. Otherwise runUntil fires the timer at once only if the trigger has runOnStartup.
 func (t *timerRunner) runUntil(ctx context.Context) {
 	now := t.host.console.now()
 	if t.isPastDue(now) {
@@ -102,7 +102,7 @@ func (t *timerRunner) runUntil(ctx context.Context) {
 		if !sleepFor(ctx, next.Sub(t.host.console.now())) {
 			return
 		}
-		began := laterOf(next, t.host.console.now())
+		began := laterOf(next, t.host.console.now()) // the sleep can end a little before next
 		t.fireOnce(false)
 		next = t.schedule.Next(began)
 	}
@@ -110,14 +110,14 @@ func (t *timerRunner) runUntil(ctx context.Context) {
 
 func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
-		return a // the timer may fire a little before the time
+		return a
 	}
 	return b
 }
 
-// isPastDue loads the stored status of a monitored timer. It reports whether, by this status, the timer has missed a
-// time. If there is no status yet, or the schedule has changed, the timer has missed none, and isPastDue stores a new
-// status.
+// isPastDue loads the stored status of a monitored timer. It reports whether the time of the next run, as stored in the
+// status, has passed. If no status is stored, or if the schedule has changed, isPastDue stores a new status and returns
+// false.
 func (t *timerRunner) isPastDue(now time.Time) bool {
 	if t.statusFile == "" {
 		return false
@@ -150,7 +150,7 @@ func (t *timerRunner) loadStatus() *scheduleStatus {
 	return s
 }
 
-// saveStatus stores the status. Like the real host, it only logs an error.
+// saveStatus stores the status. If that fails, saveStatus only logs the error, as the real host does.
 func (t *timerRunner) saveStatus(s *scheduleStatus) {
 	t.status = s
 	raw, _ := json.Marshal(s)
@@ -163,8 +163,8 @@ func (t *timerRunner) saveStatus(s *scheduleStatus) {
 	}
 }
 
-// fireOnce runs the function once. It stores the status of a monitored timer after the run, also after a failed one,
-// but not if the instance ended during the run.
+// fireOnce runs the function once. After the run it stores the status of a monitored timer, even if the run failed. It
+// stores no status if the instance ended during the run.
 func (t *timerRunner) fireOnce(pastDue bool) {
 	began := t.host.console.now()
 	i, leave := t.host.pickInstance(t.function)
