@@ -24,12 +24,12 @@ type trigger struct {
 	Route     string   `json:"route"`
 }
 
-// The host tries functions in the order of their names, and takes the first one whose route and methods match. A
-// catch-all route takes every path, so it must come after all other routes of its methods. The host would never
-// reach a later route.
+// The host tries functions in the order of their names, and chooses the first one whose route and methods match. A
+// catch-all route begins with {*, and can match paths of other functions. So each catch-all route must come after all
+// other routes with its methods.
 func TestRoutes_CatchAllsComeLast(t *testing.T) {
 	t.Parallel()
-	taken := map[string]string{} // the function of the catch-all route, by method
+	taken := map[string]string{} // by method: the function that has the catch-all route
 	for _, file := range listInOrder(t) {
 		name := filepath.Dir(file)
 		tr := readTrigger(t, file)
@@ -48,8 +48,8 @@ func TestRoutes_CatchAllsComeLast(t *testing.T) {
 	}
 }
 
-// TestRoutes_AsDescribed chooses a function for each operation of the API as the host does. The function must
-// be the one whose key the OpenAPI document names.
+// TestRoutes_AsDescribed checks the function that the host chooses for each operation of the API. This function must be
+// the one whose key the OpenAPI document names.
 func TestRoutes_AsDescribed(t *testing.T) {
 	t.Parallel()
 	document, err := openapitest.Read(openapi.Document)
@@ -81,12 +81,13 @@ func chooseFunction(t *testing.T, method, path string) (string, trigger) {
 	return "", trigger{}
 }
 
-// parameter matches a parameter of a route and the slash before it: /{name:regex(^…\z)}. A ? behind the constraint
-// makes the parameter optional. A parameter without a constraint matches, too; its first group is empty.
+// parameter matches a route's parameter with the slash before it, such as /{name:regex(^a\z)?}. Its groups are:
+//   - 1: the constraint, here "a", or empty if there is no constraint
+//   - 2: "?" if the parameter is optional, and otherwise empty
 var parameter = regexp.MustCompile(`/\{\*?[a-z]+(?::regex\(\^(.*?)\\z\))?(\??)\}`)
 
-// routeTakes reports whether a route matches a path in the host's router. The router ignores case, and a slash
-// at the end of the path.
+// routeTakes reports whether a route matches a path, by the rules of the host's router. The router ignores case, and a
+// slash at the end of the path.
 func routeTakes(route, path string) bool {
 	pattern := parameter.ReplaceAllString(strings.NewReplacer("{{", "\x01", "}}", "\x02").Replace("/"+route),
 		"(?:/(?:$1))$2")
@@ -94,12 +95,13 @@ func routeTakes(route, path string) bool {
 	return regexp.MustCompile("(?i)^" + pattern + "/?$").MatchString("/" + path)
 }
 
-// hostile are values of a parameter that make an old host forward another path than the one whose key it checked.
+// hostile has parameter values that mislead an old host: the host checks the key for one path, and forwards the request
+// to another path.
 var hostile = []string{".", "..", "../a", "a/..", "a/../b", "./a", "a/.", `a\b`, `..\a`, "a%2e", "%5c", "a b", "a?b",
 	"a#b", "a\n", "a\t", "a//b", "dashboard/.."}
 
-// The host checks the key for the path of the request. If a parameter in that path has a hostile value, an old host
-// then forwards another path. So the routes must refuse such values.
+// The routes must refuse all hostile values. Otherwise a caller could reach a path for which the host did not check the
+// key.
 func TestRoutes_AreConstrained(t *testing.T) {
 	t.Parallel()
 	parameters := 0
@@ -175,11 +177,12 @@ func readTrigger(t *testing.T, file string) trigger {
 	return f.Bindings[0]
 }
 
-// TestHostFile checks three rules of host.json. First, both flags of forwarding are set, one for old hosts and one
-// for new hosts. Without its flag, a host sends HTTP requests as payloads. Second, only two kinds of lines are logged
-// at the level Information: Weir's own lines, and those of two categories of the host with few lines. To log all
-// lines of the host would cost more money than the storage account. Third, sampling drops no type of telemetry that
-// shows failures.
+// TestHostFile checks three rules of host.json:
+//   - Both flags of forwarding are set: old hosts read one flag, and new hosts the other one. Without its flag, a host
+//     sends a JSON payload instead of the HTTP request.
+//   - At the level Information, the host logs only Weir's lines, and two of the host's own categories, which have few
+//     lines. All lines of the host would cost more money than the storage account.
+//   - Sampling drops no type of telemetry that shows failures.
 func TestHostFile(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../host.json")

@@ -12,9 +12,9 @@ import (
 	"syscall"
 )
 
-// init is only in the build for measurements (make profile). A SIGUSR2 begins a CPU profile, and the next SIGUSR2
-// ends it. The profile is a file in the folder WEIR_PROFILE, and gets its final name when it is complete. If
-// WEIR_PROFILE is not set, no profile is written.
+// init lets the signal SIGUSR2 start a CPU profile. The next SIGUSR2 ends the profile. The environment variable
+// WEIR_PROFILE names the folder of the profiles; without the variable, init does nothing. This file is only in the
+// build for measurements (make profile).
 func init() {
 	folder := os.Getenv("WEIR_PROFILE")
 	if folder == "" {
@@ -33,7 +33,8 @@ func init() {
 	}()
 }
 
-// writeProfile writes a CPU profile until the channel "end" receives a signal.
+// writeProfile writes a CPU profile until the channel "end" has a signal. The file's name ends with .part until the
+// profile is complete.
 func writeProfile(path string, end <-chan os.Signal) error {
 	file, err := os.Create(path + ".part")
 	if err != nil {

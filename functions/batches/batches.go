@@ -1,7 +1,9 @@
-// Package batches serves /api/batches. POST accepts a document whose parts become messages, or a zip or multipart of
-// documents. GET lists batches, GET /{id} shows one, and DELETE /{id} cancels it. The function key of "batches" opens
-// only the POST, because a program that posts batches must not see the batches of others. The key of "view" opens the
-// list, the key of "status" opens one batch, and the key of "write" opens the cancellation.
+// Package batches serves /api/batches. POST accepts a document whose parts become messages, or a zip or multipart body
+// with documents. GET lists the batches, GET /{id} shows one batch, and DELETE /{id} cancels one batch.
+//
+// The function key of "batches" is valid only for POST, because a program that posts batches must not see other
+// programs' batches. GET of the list requires the key of "view", GET of one batch requires the key of "status", and
+// DELETE requires the key of "write".
 package batches
 
 import (
@@ -24,7 +26,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Runner stores batches, and works on them; see batch.Runner.
+// Runner stores and processes batches; see batch.Runner.
 type Runner interface {
 	Accept(ctx context.Context, s batch.Spec, body io.Reader) (wire.Batch, error)
 	Get(ctx context.Context, id string) (wire.Batch, error)
@@ -40,23 +42,26 @@ type Memory interface {
 // Observer is called for each refused batch.
 type Observer interface{ Refused(err error) }
 
-// Function serves batches. All fields but Upstreams are needed.
+// Function serves batches. All fields except Upstreams are needed.
 type Function struct {
 	Batches Runner
-	// Upstreams has the known upstreams. Each batch must come from one of them. nil = every caller may send.
+	// Upstreams has the upstreams that are allowed to send batches. If Upstreams is nil, every caller is allowed to.
 	Upstreams *upstream.Set
 	Memory    Memory
 	Observer  Observer
 	Logger    *slog.Logger
 }
 
-// batchMemory is the memory that one upload takes: one chunk as received, one chunk as sent to storage, and buffers.
+// batchMemory is the memory for one upload, in bytes. It is enough for a received chunk, a chunk on its way to storage,
+// and buffers.
 const batchMemory = 3 << 20
 
 const (
-	// maxUploads is the largest number of uploads at the same time. A further upload waits for at most uploadWait.
-	// Then it is refused, with uploadRetry as its Retry-After. An upload may take minutes: without this limit a few
-	// slow uploads would take all the memory for bodies, and single posts would be refused.
+	// maxUploads is the largest number of uploads at the same time. An upload can take minutes. Without this limit, a
+	// few slow uploads would take all memory for bodies, and Weir would refuse single posts.
+	//
+	// A further upload waits until another upload ends. If none ends within uploadWait, Weir refuses the further
+	// upload, and the Retry-After of the answer is uploadRetry.
 	maxUploads  = 4
 	uploadWait  = 5 * time.Second
 	uploadRetry = 10 * time.Second
@@ -65,7 +70,7 @@ const (
 // uploadTimeout limits the time of one upload. Azure's front end ends a request after 230 s.
 const uploadTimeout = 220 * time.Second
 
-// Post returns the handler of POST /api/batches. It answers 202 when the document is durable, and never before.
+// Post returns the handler of POST /api/batches. The handler answers 202 only after storage has the whole document.
 func (f *Function) Post() http.Handler {
 	uploads := semaphore.NewWeighted(maxUploads)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -111,12 +116,13 @@ func (f *Function) acceptBatch(w http.ResponseWriter, r *http.Request, uploads *
 	}
 	defer release()
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(uploadTimeout)) // fails without a connection, as in a test
+	_ = control.SetReadDeadline(time.Now().Add(uploadTimeout)) // fails in a test, because a test has no connection
 	defer control.SetReadDeadline(time.Time{})
 	return f.Batches.Accept(r.Context(), spec, body)
 }
 
-// readSender begins to verify who sent the batch. A webhook-id becomes the idempotency key.
+// readSender begins the verification of the sender, which upload.Read finishes. If the request has the header
+// webhook-id, its value becomes the idempotency key.
 func (f *Function) readSender(r *http.Request, spec *batch.Spec) (*upstream.Verification, error) {
 	c, err := upstream.ReadCredentials(r.Header, r.URL.Query()[upstream.Parameter])
 	if err != nil {
@@ -128,9 +134,9 @@ func (f *Function) readSender(r *http.Request, spec *batch.Spec) (*upstream.Veri
 	return f.Upstreams.Verify(c)
 }
 
-// upload is the body of a request. Each error of Read except io.EOF is the fault of the client. At the end of the
-// body, Read verifies the sender. If that fails, Read returns the error of the verification in place of io.EOF, so
-// the batch is not accepted.
+// upload is the body of a request. At the end of the body, Read verifies the sender. If the verification fails, Read
+// returns the error of the verification instead of io.EOF. So Runner.Accept gets an error, and does not accept the
+// batch.
 type upload struct {
 	body   io.Reader
 	sender *upstream.Verification // nil = every caller may send
@@ -153,15 +159,15 @@ func (u upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// knownParameters are the query parameters that a POST may have. POST reads "mode" and "split". The platform reads
-// "code" and "clientId".
+// knownParameters are the query parameters of a POST. The handler reads "mode" and "split". The platform reads "code"
+// and "clientId".
 var knownParameters = []string{"mode", "split", "code", "clientId"}
 
 // maxPaths limits how often the parameter "split" may appear.
 const maxPaths = 16
 
-// readSpec parses headers and query. It refuses unknown names. Otherwise a misspelt name would be ignored, and its
-// setting would keep the default.
+// readSpec parses headers and query. It refuses unknown names: otherwise a request with a misspelt name would silently
+// use the default.
 func readSpec(r *http.Request, hasUpstreams bool) (batch.Spec, error) {
 	s := batch.Spec{ContentType: r.Header.Get("Content-Type"), Mode: wire.BatchAll}
 	known := knownParameters
@@ -227,8 +233,8 @@ func (f *Function) Get() http.Handler {
 	})
 }
 
-// Cancel returns the handler of DELETE /api/batches/{id}. The id is the path value "id". It answers 202 if the
-// process that works on the batch still has to stop, and 200 if the batch is already cancelled.
+// Cancel returns the handler of DELETE /api/batches/{id}. The id is the path value "id". The handler answers 200 if the
+// batch is cancelled already. Otherwise it answers 202, because the process that works on the batch still has to stop.
 func (f *Function) Cancel() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := f.Batches.Cancel(r.Context(), r.PathValue("id"))

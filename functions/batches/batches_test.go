@@ -18,11 +18,11 @@ import (
 	"weir/internal/wire"
 )
 
-// runner implements the ports of the function. It stores nothing.
+// runner implements the interfaces that batches.Function needs.
 type runner struct {
 	mu         sync.Mutex      // guards specs, bodies and released
-	specs      []batch.Spec    // the specs of the batches that Accept has read
-	bodies     []string        // the bodies of the batches that Accept has read
+	specs      []batch.Spec    // the specs that Accept got, if the body could be read
+	bodies     []string        // the body of each batch in specs
 	err        error           // the error that Accept, Get and List return
 	refused    int             // the number of calls of Refused
 	released   int             // the number of reservations that were released
@@ -66,7 +66,7 @@ func (f *runner) countRelease() {
 
 func (f *runner) Refused(error) { f.refused++ }
 
-// sendRequest sends a request to the function. header has names and values alternately.
+// sendRequest sends a request to a function without upstreams. The strings in header are names and values, alternately.
 func (f *runner) sendRequest(method, address string, body io.Reader, header ...string) *httptest.ResponseRecorder {
 	function := &batches.Function{Batches: f, Memory: f, Observer: f, Logger: slog.New(slog.DiscardHandler)}
 	mux := http.NewServeMux()
@@ -151,7 +151,6 @@ func TestPost_NoMemory(t *testing.T) {
 // brokenReader is the body of a request whose connection breaks.
 type brokenReader struct{}
 
-// Read implements io.Reader.
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func TestGet(t *testing.T) {
@@ -189,11 +188,10 @@ func TestCancel(t *testing.T) {
 // slowBody is an empty body whose Read waits until the channel is closed.
 type slowBody chan struct{}
 
-// Read implements io.Reader.
 func (b slowBody) Read([]byte) (int, error) { <-b; return 0, io.EOF }
 
-// At most four uploads are read at a time, so that memory is left for single posts. The fifth upload waits, and is
-// refused when its wait is over.
+// Post reads at most four uploads at a time, so that memory is left for posts of single messages. Post refuses a fifth
+// upload after a wait.
 func TestPost_FewUploadsAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ func (f *runner) postBatch(query string, header http.Header) *httptest.ResponseR
 	return w
 }
 
-// signPost returns the headers of a post with the body that an upstream signs now.
+// signPost returns the headers of a post with this body. The upstream signs the post at the present time.
 func signPost(name string, scheme upstream.Scheme, body string) http.Header {
 	h := http.Header{}
 	sender := upstream.Sender{Name: name, Scheme: scheme, Secret: []byte(signingSecret)}
@@ -77,7 +77,7 @@ func TestPost_RefusesOtherSenders(t *testing.T) {
 			t.Errorf("%s: got %d, accepted %+v; want %d and none", name, w.Code, f.specs, c.status)
 		}
 	}
-	f := &runner{} // without upstreams this header is unknown
+	f := &runner{} // the function in sendRequest has no upstreams, and does not know the header below
 	w := f.sendRequest("POST", "/api/batches", strings.NewReader("<a/>"), "Weir-Upstream-Key", newsroomKey)
 	if w.Code != 400 {
 		t.Errorf("without upstreams: got %d, want 400", w.Code)

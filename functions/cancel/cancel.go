@@ -11,14 +11,15 @@ import (
 	"weir/internal/wire"
 )
 
-// Canceller cancels a scheduled message at once. For a queued or retrying message it requests the cancellation from
-// the holder. The stage of the returned Status shows whether the message is cancelled already. If the message was
-// final before the call, Cancel returns Conflict.
+// Canceller cancels messages. The result of Cancel depends on the stage of the message:
+//   - scheduled: Cancel has cancelled the message, and the returned Status shows that.
+//   - queued or retrying: Cancel has only sent the holder a request. The holder decides later.
+//   - final: Cancel returns Conflict.
 type Canceller interface {
 	Cancel(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Caller wakes the lane's drainer, in this process or in the process that holds the lane.
+// Caller makes a process look at the lane soon. Call does not wait for the look.
 type Caller interface{ Call(lane int) }
 
 // Function cancels messages. All fields are needed.
@@ -28,15 +29,15 @@ type Function struct {
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The id is the path value "id". It answers 200 if the message is cancelled,
-// and 202 if the holder still has to decide. The message's stage shows the holder's decision.
+// ServeHTTP implements http.Handler. The id is the path value "id". The answer is 200 if the message is cancelled, and
+// 202 if the holder still has to decide.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	reason, err := httpio.ReadReason(r) // only to check it: the audit log stores the whole query, and so the reason
+	reason, err := httpio.ReadReason(r) // for Logger; the audit log reads the reason from the query, too
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
@@ -51,7 +52,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		code = http.StatusOK
 	}
 	httpio.WriteJSON(w, code, wire.NewMessage(st))
-	at := st.Message.ID // the position in the present epoch, which may differ from id
+	at := st.Message.ID // the id in the present epoch, which can differ from the id in the path
 	f.Caller.Call(at.Lane)
 	f.Logger.Info("cancel: asked", "invocation_id", httpio.InvocationID(r), "message_id", id.String(), "lane", at.Lane,
 		"seq", at.Seq, "stage", string(st.Stage), "reason", reason)

@@ -9,21 +9,21 @@ import (
 	"weir/internal/httpio"
 )
 
-// Check checks one dependency of Weir. It fails if it returns an error. A caller with the function key of "view" can
-// read the detail, but not the error.
+// Check checks one dependency of Weir, and returns an error if the dependency does not work. The handler of Details
+// shows the text "detail". No answer shows the error.
 type Check func(ctx context.Context) (detail string, err error)
 
-// Function runs checks. All callers share one report for reportAge: GET /api/health needs no key, so without
-// sharing anybody could load storage with frequent calls.
+// Function runs checks, and answers with a report. It makes at most one report per reportAge. GET /api/health needs no
+// key, so without this limit anybody could load storage with frequent calls.
 type Function struct {
 	checks map[string]Check
 	now    func() time.Time
 
-	turn chan struct{} // has one value while a caller reads or makes the report
+	turn chan struct{} // holds a value while a caller reads or makes the report
 	last report
 }
 
-// New returns a Function.
+// New returns a Function that runs the checks. The key of a check is its name in the report of Details.
 func New(checks map[string]Check, now func() time.Time) *Function {
 	return &Function{checks: checks, now: now, turn: make(chan struct{}, 1)}
 }
@@ -31,24 +31,25 @@ func New(checks map[string]Check, now func() time.Time) *Function {
 const (
 	// maxCheckTime limits the time of all checks together, because monitors wait only a few seconds.
 	maxCheckTime = 5 * time.Second
-	// reportAge is the time for which callers share a report.
+	// reportAge is the time for which a report is used again.
 	reportAge = 5 * time.Second
 )
 
-// report is the JSON form of all checks. Checks is nil in answers to GET /api/health.
+// report is the JSON form of the results. Checks is nil in answers to GET /api/health, because callers without a key
+// must not see the names of the checks.
 type report struct {
 	Status string                 `json:"status"`
 	Checks map[string]checkResult `json:"checks,omitempty"`
 	madeAt time.Time
 }
 
-// checkResult is the JSON form of one check.
 type checkResult struct {
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// ServeHTTP implements http.Handler. It answers 200 if all checks pass, and otherwise 503. It names no check.
+// ServeHTTP implements http.Handler. The answer is 200 if all checks pass, and otherwise 503. The answer names no
+// check.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	last := f.currentReport(r.Context())
 	last.Checks = nil
@@ -69,9 +70,8 @@ func (r report) write(w http.ResponseWriter) {
 	httpio.WriteJSON(w, status, r)
 }
 
-// currentReport returns the shared report. If the report is too old, currentReport makes another one, and other
-// callers wait for it. The checks go on if the caller that started them disconnects, because other callers
-// share the result.
+// currentReport returns the last report, or makes a new one if the last report is too old. Meanwhile other callers
+// wait. A disconnect of the caller does not end the checks, because other callers share the report.
 func (f *Function) currentReport(ctx context.Context) report {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()

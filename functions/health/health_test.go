@@ -14,7 +14,6 @@ import (
 	"weir/functions/health"
 )
 
-// getHealth returns the status, and the body without the line feed at its end.
 func getHealth(ctx context.Context, h http.Handler) (int, string) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/health", nil))
@@ -49,7 +48,7 @@ func TestFunction(t *testing.T) {
 	}
 }
 
-// GET /api/health needs no key, so many calls must cost storage as little as one call.
+// GET /api/health needs no key, so anyone can call it often. A hundred calls must cost storage no more than one call.
 func TestFunction_SharesAReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

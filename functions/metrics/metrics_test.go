@@ -44,7 +44,7 @@ func TestNew_LogsAMetricThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// failing is a metric that cannot be read.
+// failing is a metric that returns an error instead of a value.
 type failing struct{}
 
 var description = prometheus.NewDesc("weir_failing", "Fails.", nil, nil)

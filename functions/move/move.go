@@ -16,17 +16,18 @@ import (
 	"weir/internal/wire"
 )
 
-// maxBody limits the bytes of a request's body, which has only one field.
+// maxBody is the largest size of a body, in bytes.
 const maxBody = 4 << 10
 
-// Mover changes the due time of a scheduled message. The argument "version" is the version of the message's state
-// that the client knows; empty = any version. Reschedule returns Conflict if the message is not scheduled any more,
-// and Stale if its state has another version.
+// Mover changes the due time of a scheduled message. The argument "version" is the Version of the Status that the
+// client has read. If this argument is empty, Reschedule accepts every version. Errors of Reschedule:
+//   - Conflict: the message is not scheduled any more.
+//   - Stale: the message has another version now.
 type Mover interface {
 	Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error)
 }
 
-// Caller wakes the lane's drainer, in this process or in the process that holds the lane.
+// Caller makes a process look at the lane soon. Call does not wait for the look.
 type Caller interface{ Call(lane int) }
 
 // Function changes the due times of messages. All fields are needed.
@@ -71,7 +72,6 @@ func (f *Function) moveMessage(w http.ResponseWriter, r *http.Request) (weir.Sta
 	return f.Log.Reschedule(r.Context(), id, due, version)
 }
 
-// parseDueTime parses the body, which has only the field deliverAt.
 func parseDueTime(body []byte) (time.Time, error) {
 	var wanted struct {
 		DeliverAt *string `json:"deliverAt"`

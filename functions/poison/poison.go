@@ -1,5 +1,6 @@
-// Package poison is the function for tickets that the host gave up. It logs each such ticket, and enqueues a new one
-// for the same lane. If the ticket was for all lanes, the new one is, too. So the messages do not wait for the sweep.
+// Package poison is the function for tickets in the poison queue. The host moves a ticket there after five failed
+// tries. The function logs the ticket, and enqueues a new ticket for the same lane. If the old ticket was for all
+// lanes, the new one is for all lanes, too. So the messages do not wait for the sweep.
 package poison
 
 import (
@@ -12,10 +13,10 @@ import (
 	"weir/internal/ticket"
 )
 
-// retryAfter is the approximate delay of the new ticket. It is long because the old ticket failed five times.
+// retryAfter is the approximate delay of the new ticket. The delay is long because the old ticket failed five times.
 const retryAfter = time.Minute
 
-// Tickets enqueues tickets under the merge rule of package ticket.
+// Tickets enqueues tickets; see Requeue of ticket.Sender.
 type Tickets interface {
 	Requeue(ctx context.Context, lane int, about time.Duration) error
 }
@@ -30,7 +31,7 @@ type Function struct {
 // Handler returns the handler that the host calls.
 func (f *Function) Handler() http.Handler { return invoke.Handler("poison", f.Logger, f.Take) }
 
-// Take handles one poisoned ticket.
+// Take handles one ticket of the poison queue.
 func (f *Function) Take(ctx context.Context, in invoke.Invocation) error {
 	text, err := in.Text("ticket")
 	if err != nil {

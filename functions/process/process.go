@@ -1,9 +1,12 @@
-// Package process is the function that answers a ticket: it looks at the ticket's lane, and starts the lane's
-// drain if there is work. The drain itself is never part of an invocation.
+// Package process is the function that answers a ticket: it looks at the ticket's lane, and starts the lane's drain if
+// there is work. The drain runs apart from the invocation.
 //
-// The host runs up to 16 + 8 tickets at a time (batchSize + newBatchThreshold of host.json). So the function answers
-// a ticket as soon as it knows the state of the lane. While this process drains or claims lanes, one invocation stays
-// in flight, because the host may end a process that has none. See stay.go.
+// The host runs up to 16 + 8 tickets at a time (batchSize + newBatchThreshold of host.json). If each invocation waited
+// for the end of a drain, other lanes' tickets would have to wait. So the function answers a ticket as soon as it knows
+// the state of the lane.
+//
+// One invocation stays in flight while this process drains or claims lanes. Without an invocation, the host could end
+// this process during a drain. See the timetable in stay.go.
 package process
 
 import (
@@ -20,28 +23,29 @@ import (
 	"weir/internal/ticket"
 )
 
-// ticketAhead is the time within which due work gets a ticket. Later work needs no ticket: the sweep reads the
-// due time in tail and wakes the lane.
+// A lane gets a ticket only if its work is due within ticketAhead. For later work, the sweep wakes the lane.
 const ticketAhead = 2 * time.Minute
 
 // Drainer starts the drains of lanes, and reports their states.
 type Drainer interface {
-	// Look returns as soon as this process knows the state of the lane.
+	// Look starts the lane's drain if the lane is free and has work that can be done now. Look returns when this
+	// process knows the state of the lane.
 	Look(ctx context.Context, lane int) drain.Report
-	// Join returns when this process no longer drains the lane, or when ctx ends.
+	// Join waits until this process no longer drains the lane, or until ctx ends.
 	Join(ctx context.Context, lane int) drain.Report
-	// Claim claims a lane that another process holds. It returns Working as soon as this process drains the
-	// lane, Busy when the claim ended without the lane, Waiting after a failure of storage, and Idle if the
-	// lane is closed.
+	// Claim claims a lane that another process holds, and waits for the result. The state is Working if this process
+	// drains the lane now, and Busy if the claim failed. See Claim of drain.Drainer for the other states.
 	Claim(ctx context.Context, lane int) drain.Report
-	// Held returns the lanes that this process drains now, in order.
+	// Held returns the lanes that this process drains now, in ascending order.
 	Held() []int
 }
 
-// Holder is informed whether an invocation stays with the lanes of this process. The function calls Attend when an
-// invocation begins to stay, and Yield when this invocation ends or is about to end. HandOver hands a lane over to
-// other processes. The function calls StopTaking when the platform seems to be shutting the host down. This process
-// then takes no lane for ten minutes, or until the host calls a queue or timer function again.
+// Holder decides which lanes this process keeps, hands over and takes; see drain.Drainer.
+//   - Attend tells the Holder that an invocation begins to stay with the lanes of this process.
+//   - Yield tells the Holder that this invocation has ended, or ends soon.
+//   - HandOver makes this process hand a lane over to other processes.
+//   - StopTaking is called if the platform seems to be shutting the host down. This process then takes no further lane
+//     until the host calls a queue or timer function, or until ten minutes have passed.
 type Holder interface {
 	Attend()
 	Yield()
@@ -49,7 +53,7 @@ type Holder interface {
 	StopTaking()
 }
 
-// Tickets enqueues tickets, and knows which tickets are on their way; see ticket.Sender.
+// Tickets enqueues tickets, and knows which tickets will become visible; see ticket.Sender.
 type Tickets interface {
 	Enqueuer
 	MarkReceived(lane int)
@@ -65,7 +69,7 @@ type Enqueuer interface {
 	EnqueueRelief(ctx context.Context, lane int) error
 }
 
-// Function answers tickets. All exported fields are required.
+// Function answers tickets. All exported fields are needed.
 type Function struct {
 	Drainer Drainer
 	Holder  Holder
@@ -77,8 +81,8 @@ type Function struct {
 
 	mu      sync.Mutex
 	staying *stay // nil = no invocation stays with lanes
-	// keptUnder is about holders that did not hand a lane over when this process last claimed it. For each such lane,
-	// keptUnder has the fence of that holder.
+	// keptUnder has an entry for each lane for which a claim by this process has failed. The value is the holder's
+	// fence at the last failed claim.
 	keptUnder map[int]int64
 }
 
@@ -94,7 +98,7 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	_, number, err := ticket.Decode(text)
 	if err != nil || number >= f.Lanes {
 		f.Logger.Warn("process: not a ticket", "invocation_id", in.ID, "err", err)
-		return nil // an error would make the host send the same text again
+		return nil // after an error the host would send the same text again
 	}
 	f.Tickets.MarkReceived(number)
 	if number == ticket.AllLanes {
@@ -113,23 +117,22 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	return errors.Join(f.enqueueTicket(ctx, number, report), f.stayWith(ctx, nil))
 }
 
-// isHeldElsewhere reports whether another process holds the lane. The caller then claims the lane, even if the
-// lane has no work at this moment. Otherwise a holder without an invocation would keep a lane whose messages
-// come one at a time.
+// isHeldElsewhere reports whether another process seems to hold the lane. This process then claims the lane, even if
+// the lane has no work at this moment. Otherwise a holder without an invocation would keep a lane whose messages come
+// one at a time.
 func isHeldElsewhere(r drain.Report) bool { return r.State == drain.Busy || r.HolderFence != 0 }
 
-// hasClaimed reports whether this process need not claim the lane again. That is so if the present holder kept the
-// lane when this process last claimed it, and the ticket that this process requeued after that claim is not visible
-// yet.
+// hasClaimed reports whether another claim would only repeat the last one. Two conditions must be met: a claim by this
+// process has failed under the present holder, and the ticket that was requeued after that claim is not visible yet.
 func (f *Function) hasClaimed(lane int, holderFence int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.keptUnder[lane] == holderFence && f.Tickets.AwaitsRequeued(lane)
 }
 
-// answerAll answers a ticket for all lanes. If another process holds a lane, answerAll requeues the ticket. If a lane
-// has work that is due within ticketAhead, answerAll also enqueues a ticket for all lanes that becomes visible at
-// that due time.
+// answerAll answers a ticket for all lanes. If another process holds a lane, answerAll requeues the ticket. If a lane's
+// work is due within ticketAhead, answerAll also enqueues a ticket for all lanes. This ticket becomes visible at the
+// earliest due time.
 func (f *Function) answerAll(ctx context.Context) error {
 	reports := make([]drain.Report, f.Lanes)
 	_ = lane.ForEach(f.Lanes, func(number int) error {
@@ -137,7 +140,7 @@ func (f *Function) answerAll(ctx context.Context) error {
 		return nil
 	})
 	var lanes []followedLane
-	next := map[drain.State]drain.Report{} // for each state, the report with the earliest time Until
+	next := map[drain.State]drain.Report{} // by state: the report with the earliest time Until
 	for number, r := range reports {
 		if r.Err != nil {
 			return r.Err
@@ -160,9 +163,12 @@ func (f *Function) answerAll(ctx context.Context) error {
 	return f.stayWith(ctx, lanes)
 }
 
-// enqueueTicket looks at the report on a lane, and enqueues a ticket for the lane in three cases: this process still
-// drains the lane, another process holds it, or its work is due within ticketAhead. If the report has an error,
-// enqueueTicket returns that error and enqueues no ticket.
+// enqueueTicket enqueues a ticket for the lane in three cases:
+//   - This process still drains the lane.
+//   - Another process holds the lane.
+//   - The lane's work is due within ticketAhead.
+//
+// If the report has an error, enqueueTicket only returns this error.
 func (f *Function) enqueueTicket(ctx context.Context, lane int, r drain.Report) error {
 	switch {
 	case r.Err != nil:

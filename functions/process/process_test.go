@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// fakes stands in for the drainer, the holder and the tickets. A claim fails at once.
+// fakes implements the interfaces that process.Function needs. Each claim fails at once.
 type fakes struct {
 	looked map[int]drain.Report // Look's report, by lane; a lane without a report is idle
 	joined drain.Report         // Join's report

@@ -9,48 +9,47 @@ import (
 	"weir/internal/drain"
 )
 
-// A Functions host may end a process while none of its invocations is in flight, and no host lets an invocation
-// run for ever. So the invocations of a process relieve each other. This is the timetable of an invocation:
+// A Functions host may end a process that has no invocation in flight, and the host limits the time of each invocation.
+// So invocations stay with the lanes of a process one after the other. This is the timetable of an invocation:
 //
-//	0 s   an invocation begins to stay with the lanes that this process drains or claims
-//	10 s  if this process drains a lane, the invocation enqueues a ticket, whose invocation is to relieve it;
-//	      it does so again at 25 s and 40 s
-//	45 s  if no other invocation has come, the staying one enqueues a ticket for each lane that this process
-//	      drains; from then on a lane goes to the process that claims it, and this process takes no further
-//	      lane for ten minutes, or until the host calls a queue or timer function again
+//	0 s   the invocation begins to stay with the lanes that this process drains or claims
+//	10 s  the invocation enqueues a ticket if this process drains a lane; the ticket's invocation is to
+//	      relieve the one that stays
+//	25 s  as at 10 s
+//	40 s  as at 10 s
+//	45 s  the invocation enqueues a ticket for each lane that this process drains; from then on a lane
+//	      goes to the process that claims the lane, and this process takes no further lane
+//	      (see Holder.StopTaking)
 //	58 s  the invocation hands over all lanes, claimed or not
 //	60 s  the invocation ends
 //
-// A live host fetches a ticket within seconds. When it has found a message, its first polls come 0.1 to 7 s later,
-// and the poll after them comes 13 s later. Any invocation that arrives relieves the one that stays, and the
-// timetable begins again. So the lanes of a live host do not move. A host that the platform is shutting down fetches
-// no tickets, so its lanes move.
+// After relievedFrom, any other invocation that arrives relieves the one that stays, and the timetable begins again.
+// When a live host has found a message in the queue, the host polls several times within 7 s, and then after about 13
+// s. So another invocation comes in time, and this process keeps its lanes. A host that the platform is shutting down
+// fetches no tickets. So no other invocation comes, and the lanes go to other processes.
 //
-// A process also takes lanes without a ticket, for messages that it files itself. The invocation stays with those
-// lanes, too. Otherwise no invocation might be in flight, and the platform would then end a host that it is shutting
-// down.
+// A process also drains lanes without a ticket, if it appended the messages itself. The invocation stays with these
+// lanes, too. Otherwise the host could end the process during these drains.
 const (
 	reliefAt, reliefEvery = 10 * time.Second, 15 * time.Second
 	yieldAt               = 45 * time.Second
 	handOverAt            = 58 * time.Second
 	stayLimit             = time.Minute
-	// relievedFrom is the time for which an invocation stays before another one can relieve it. If several tickets
-	// arrive together, only the invocation of the first ticket stays, and the function answers the other tickets at
-	// once.
+	// relievedFrom is the time before which no other invocation relieves the one that stays. So if several tickets
+	// arrive together, only the invocation of the first ticket stays.
 	relievedFrom = 5 * time.Second
 )
 
-// stay is the time in which invocations of a process stay with its lanes, one after the other. The invocation that
-// stays has the seat. Any other invocation adds its lanes to the stay, and is answered at once. When a lane's claim
-// or drain is over, the function enqueues the ticket that the lane needs; see awaitLane.
+// stay is a period in which invocations stay with the lanes of this process, one after the other. The invocation that
+// stays has the seat. An invocation that does not take the seat only adds its lanes to the stay.
 type stay struct {
-	limited context.Context // the context of joins and claims; it ends with the stay
-	whole   context.Context // the context for enqueuing tickets; it outlives the stay
+	limited context.Context // the context of Join and Claim; ends with the stay
+	whole   context.Context // the context for enqueuing tickets; goes on after the stay
 	end     context.CancelFunc
 	seat    *seat
 	lanes   map[int]bool  // true = drained by this process, false = claimed
 	open    int           // the number of lanes for which awaitLane runs
-	errs    []error       // the errors of the tickets and reports of all lanes; nil for a lane without an error
+	errs    []error       // one for each lane that awaitLane has finished; nil = no error
 	over    chan struct{} // closed by finishStay
 }
 
@@ -58,21 +57,23 @@ type stay struct {
 type followedLane struct {
 	lane        int
 	isDrained   bool  // true = this process drains the lane; false = this process is to claim it
-	isShared    bool  // true = the claim is for a ticket for all lanes, which answerAll has requeued
+	isShared    bool  // true = the claim is for a ticket for all lanes, and this ticket is in the queue again
 	holderFence int64 // the fence of the lane's holder; 0 = this process is the holder, or the fence is not known
 }
 
-// seat is the place of the one invocation that stays. Another invocation takes the place by closing the channel
-// "relieved".
+// seat belongs to the one invocation that stays. Another invocation takes over by closing the channel "relieved" and
+// putting its own seat into the stay.
 type seat struct {
 	takenAt  time.Time
 	relieved chan struct{}
 }
 
-// stayWith adds lanes to the stay, and claims those that other processes hold. If another invocation took the seat
-// less than relievedFrom ago, stayWith then returns. Otherwise the caller's invocation takes the seat, and stayWith
-// returns when no lane is left, when another invocation relieves this one, after a minute, or after ctx has ended. If
-// no invocation stays and there is no lane to stay with, stayWith returns at once.
+// stayWith adds lanes to the stay, and claims the lanes that other processes hold. It returns at once in two cases:
+//   - No invocation stays, and there is no lane to stay with.
+//   - Another invocation took the seat less than relievedFrom ago.
+//
+// Otherwise the caller's invocation takes the seat. stayWith then returns when no lane is left, when another invocation
+// takes the seat, after a minute, or after ctx has ended.
 func (f *Function) stayWith(ctx context.Context, lanes []followedLane) error {
 	f.mu.Lock()
 	s := f.staying
@@ -105,7 +106,8 @@ func (f *Function) stayWith(ctx context.Context, lanes []followedLane) error {
 	return f.keepSeat(ctx, s, mine)
 }
 
-// keepSeat follows the timetable above, until the stay is over or another invocation has taken the seat.
+// keepSeat follows the timetable at the top of this file until the stay is over, or until another invocation has taken
+// the seat.
 func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 	relief, yield := time.NewTimer(reliefAt), time.NewTimer(yieldAt)
 	handOver, limit := time.NewTimer(handOverAt), time.NewTimer(stayLimit)
@@ -113,8 +115,8 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 		defer t.Stop()
 	}
 	for {
-		// This check comes first, because a timer may have fired at the same moment. The ticket or the hand-over of
-		// that timer would come too late: the lanes are free by now, or another invocation stays with them.
+		// After the end of the stay or of this seat, no ticket and no hand-over is needed. These checks come first,
+		// because the select below could choose a timer even after such an end.
 		if isClosed(s.over) {
 			return errors.Join(s.errs...)
 		}
@@ -152,8 +154,8 @@ func isClosed(signal <-chan struct{}) bool {
 	}
 }
 
-// enqueueRelief enqueues a ticket whose invocation relieves this one, if this process drains a lane. It does not
-// matter which lane the ticket names.
+// enqueueRelief enqueues a ticket if this process drains a lane. The ticket may name any lane, because the ticket's
+// invocation only has to relieve this invocation.
 func (f *Function) enqueueRelief(s *stay) {
 	f.followHeld(s)
 	if drained := f.drainedLanes(s); len(drained) > 0 {
@@ -161,9 +163,8 @@ func (f *Function) enqueueRelief(s *stay) {
 	}
 }
 
-// yieldLanes enqueues a ticket for each lane that this process drains. If another invocation stays with the lanes by
-// now, that is all. Otherwise each lane goes from then on to the process that claims it, and this process takes no
-// further lane.
+// yieldLanes enqueues a ticket for each lane that this process drains. If this invocation still has the seat, this
+// process from then on takes no further lane, and gives a lane to a process that claims the lane.
 func (f *Function) yieldLanes(s *stay, mine *seat) {
 	f.mu.Lock()
 	if f.hasSeat(s, mine) {
@@ -175,8 +176,7 @@ func (f *Function) yieldLanes(s *stay, mine *seat) {
 	f.enqueueFor(s, f.Tickets.EnqueueNow, f.drainedLanes(s))
 }
 
-// handOverLanes hands over all lanes that this process drains. It does nothing if another invocation stays with the
-// lanes by now.
+// handOverLanes hands over all lanes that this process drains, if this invocation still has the seat.
 func (f *Function) handOverLanes(s *stay, mine *seat) {
 	f.followHeld(s)
 	drained := f.drainedLanes(s)
@@ -191,7 +191,7 @@ func (f *Function) handOverLanes(s *stay, mine *seat) {
 	}
 }
 
-// endStay ends the waits for drains and claims. It does nothing if another invocation stays with the lanes by now.
+// endStay ends the waits for drains and claims, if this invocation still has the seat.
 func (f *Function) endStay(s *stay, mine *seat) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,12 +200,11 @@ func (f *Function) endStay(s *stay, mine *seat) {
 	}
 }
 
-// hasSeat reports whether the invocation that took the seat "mine" still stays with the lanes. It does so until
-// another invocation takes the seat or begins another stay. The caller holds mu.
+// hasSeat reports whether "mine" is still the seat of the present stay. The caller holds mu.
 func (f *Function) hasSeat(s *stay, mine *seat) bool { return f.staying == s && s.seat == mine }
 
-// enqueueFor enqueues a ticket for each lane. If that fails, enqueueFor only logs the failure, because other tickets
-// follow.
+// enqueueFor enqueues a ticket for each lane. It only logs a failure, because awaitLane enqueues a further ticket for
+// the lane.
 func (f *Function) enqueueFor(s *stay, enqueue func(context.Context, int) error, lanes []int) {
 	for _, lane := range lanes {
 		if err := enqueue(s.whole, lane); err != nil {
@@ -214,7 +213,7 @@ func (f *Function) enqueueFor(s *stay, enqueue func(context.Context, int) error,
 	}
 }
 
-// drainedLanes returns the lanes of a stay that this process drains, in order.
+// drainedLanes returns the lanes of a stay that this process drains, in ascending order.
 func (f *Function) drainedLanes(s *stay) (lanes []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,8 +225,7 @@ func (f *Function) drainedLanes(s *stay) (lanes []int) {
 	return lanes
 }
 
-// followHeld adds lanes to a stay: those that this process drains, but took without a ticket. followHeld does nothing
-// if the stay has ended.
+// followHeld adds the lanes of Drainer.Held to a stay. It does nothing if the stay has ended.
 func (f *Function) followHeld(s *stay) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -246,8 +244,8 @@ func (f *Function) addHeld(lanes []followedLane) []followedLane {
 	return lanes
 }
 
-// followLanes adds lanes to a stay. It skips lanes that the stay already has. If the stay then awaits no lane,
-// followLanes finishes it. The caller holds mu.
+// followLanes adds lanes to a stay, except lanes that the stay already has. If awaitLane then runs for no lane,
+// followLanes finishes the stay. The caller holds mu.
 func (f *Function) followLanes(s *stay, lanes []followedLane) {
 	for _, l := range lanes {
 		if _, known := s.lanes[l.lane]; !known {
@@ -261,8 +259,8 @@ func (f *Function) followLanes(s *stay, lanes []followedLane) {
 	}
 }
 
-// awaitLane waits for the end of a lane's claim and drain, and then enqueues the ticket that the lane needs. After
-// the last lane it finishes the stay.
+// awaitLane waits for the end of a lane's claim and drain, and then enqueues the ticket that the lane needs. After the
+// last lane, awaitLane finishes the stay.
 func (f *Function) awaitLane(s *stay, l followedLane) {
 	lane, report := l.lane, drain.Report{State: drain.Working}
 	if !l.isDrained {
@@ -276,7 +274,7 @@ func (f *Function) awaitLane(s *stay, l followedLane) {
 	if stillBusy {
 		f.keptUnder[lane] = l.holderFence
 	}
-	delete(s.lanes, lane) // so that the next ticket of the lane can add it again
+	delete(s.lanes, lane) // so that the next ticket for the lane can add the lane again
 	f.mu.Unlock()
 	var err error
 	if !stillBusy || !l.isShared {
@@ -295,7 +293,7 @@ func (f *Function) awaitLane(s *stay, l followedLane) {
 	f.followLanes(s, held)
 }
 
-// joinDrain waits for the end of a drain, or until endStay ends the wait.
+// joinDrain waits until the drain has ended, or until endStay ends the wait.
 func (f *Function) joinDrain(s *stay, lane int) drain.Report {
 	f.mu.Lock()
 	s.lanes[lane] = true
@@ -303,7 +301,7 @@ func (f *Function) joinDrain(s *stay, lane int) drain.Report {
 	for {
 		limited, cancel := context.WithTimeout(s.limited, stayLimit)
 		report := f.Drainer.Join(limited, lane)
-		again := limited.Err() != nil && s.limited.Err() == nil // other invocations have made the stay longer
+		again := limited.Err() != nil && s.limited.Err() == nil // another invocation took the seat, so the stay goes on
 		cancel()
 		if !again {
 			return report
@@ -311,7 +309,7 @@ func (f *Function) joinDrain(s *stay, lane int) drain.Report {
 	}
 }
 
-// finishStay ends a stay that waits for no lane any more. The caller holds mu.
+// finishStay ends a stay that has no lane left. The caller holds mu.
 func (f *Function) finishStay(s *stay) {
 	if f.staying == s {
 		f.staying = nil

@@ -18,7 +18,8 @@ import (
 	"weir/internal/ticket"
 )
 
-// drains are the drains of one process. Each drain goes on until the test sends its report.
+// drains has a channel for each lane of one process. A drain or a claim goes on until the test sends a report for the
+// lane. A claim also ends after 15 s.
 type drains map[int]chan drain.Report
 
 func (d drains) Look(_ context.Context, lane int) drain.Report {
@@ -37,7 +38,7 @@ func (d drains) Join(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// elsewhere and putBack are lanes that another process holds. A requeued ticket of putBack is always in the queue.
+// elsewhere and putBack are lanes that another process holds. The queue always has a requeued ticket for putBack.
 const elsewhere, putBack = 3, 2
 
 func (d drains) Claim(ctx context.Context, lane int) drain.Report {
@@ -51,12 +52,13 @@ func (d drains) Claim(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// heldDrains are the drains of one process, with the lanes that Held returns.
+// heldDrains extends drains: Held returns lanes that the test sets, and Look reports a fence for the lanes that another
+// process holds.
 type heldDrains struct {
 	drains
 	mu          sync.Mutex
-	lanes       []int // held by this process, with or without a ticket
-	holderFence int64 // the fence of each lane that another process holds
+	lanes       []int // the lanes that Held returns
+	holderFence int64 // the fence of the process that holds elsewhere and putBack
 }
 
 func (d *heldDrains) Look(ctx context.Context, lane int) drain.Report {
@@ -87,14 +89,13 @@ func (d *heldDrains) setHeld(lanes ...int) {
 	d.lanes = lanes
 }
 
-// calls stands in for the holder and the tickets. It records the function's calls, except MarkReceived and
-// AwaitsRequeued.
+// calls implements process.Holder and process.Tickets. It records all calls except MarkReceived and AwaitsRequeued.
 type calls struct {
 	mu    sync.Mutex
 	start time.Time
 	lanes []int           // the lane of each call of Enqueue and EnqueueAt
-	after []time.Duration // the time of each of these calls since the start
-	other []string        // the other calls, each with its time
+	after []time.Duration // the time from start to each call in lanes
+	other []string        // all other calls; each text begins with the time since start
 }
 
 func (r *calls) addLane(lane int) error {
@@ -124,7 +125,6 @@ func (r *calls) Yield()            { r.recordCall("yield") }
 func (r *calls) StopTaking()       { r.recordCall("stop taking") }
 func (r *calls) HandOver(lane int) { r.recordCall("hand over %d", lane) }
 
-// checkCalls compares the calls in the field "other" with the argument "want".
 func (r *calls) checkCalls(t *testing.T, want ...string) {
 	t.Helper()
 	r.mu.Lock()
@@ -143,8 +143,7 @@ func (r *calls) Requeue(_ context.Context, lane int, about time.Duration) error 
 	return nil
 }
 
-// checkLanes checks the lanes of all calls of Enqueue and EnqueueAt so far. The argument "lanes" has the lanes that
-// the test wants, sorted.
+// checkLanes compares the lanes of all calls of Enqueue and EnqueueAt with the wanted lanes, which must be sorted.
 func (r *calls) checkLanes(t *testing.T, lanes ...int) {
 	t.Helper()
 	r.mu.Lock()
@@ -154,7 +153,7 @@ func (r *calls) checkLanes(t *testing.T, lanes ...int) {
 	}
 }
 
-// instance is a process that gets invocations.
+// instance is a process.Function with its fakes.
 type instance struct {
 	f      *process.Function
 	drains *heldDrains
@@ -180,7 +179,7 @@ func newInstance(lanes int) *instance {
 	return o
 }
 
-// answerTicket begins an invocation for a ticket, and returns a channel that gets the invocation's result.
+// answerTicket begins an invocation for a ticket. The returned channel gets the invocation's result.
 func (o *instance) answerTicket(ctx context.Context, lane int) <-chan error {
 	text, _ := json.Marshal(ticket.Encode(1, lane))
 	done := make(chan error, 1)
@@ -332,7 +331,7 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 	}
 }
 
-// A process holds lanes without a ticket if it has appended their messages itself.
+// A process can hold a lane that no ticket named: it takes the lane after it has appended a message to the lane.
 func TestFunction_StaysWithLanesThatNoTicketNamed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(t *testing.T, o *instance){

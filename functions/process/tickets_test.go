@@ -21,8 +21,8 @@ import (
 	"weir/internal/ticket"
 )
 
-// The settings of host.json: how many tickets a host takes at once, and how many tickets it still has when it takes
-// the next ones.
+// These are settings of host.json. A host takes batchSize tickets at once, and takes the next ones when it has
+// newBatchThreshold tickets or fewer.
 const (
 	batchSize         = 16
 	newBatchThreshold = 8
@@ -41,12 +41,12 @@ type town struct {
 // townLane is a lane that gets a message each second.
 type townLane struct {
 	holder int           // the instance that drains it; -1 = none
-	work   time.Time     // the time of the first message since the last drain; zero = there was no message
+	work   time.Time     // the time of the first message after the last drain; zero = no message
 	until  time.Time     // the time at which the drain for this work ends
 	freed  chan struct{} // closed when the lane's present or last drain ends
 }
 
-// countedQueue counts its tickets, hidden ones included, by their text.
+// countedQueue counts its tickets by their text. It also counts tickets that are not visible yet.
 type countedQueue struct {
 	*memory.Queue
 	mu    sync.Mutex
@@ -67,8 +67,8 @@ func (q *countedQueue) Delete(ctx context.Context, m storage.QueueMessage) error
 	return q.Queue.Delete(ctx, m)
 }
 
-// countTickets finds the most frequent text of the tickets in the queue. It returns that text, the number of tickets
-// with it, and the number of all tickets.
+// countTickets returns the most frequent text of the tickets, the number of tickets with this text, and the number of
+// all tickets.
 func (q *countedQueue) countTickets() (text string, most, all int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,13 +81,12 @@ func (q *countedQueue) countTickets() (text string, most, all int) {
 	return text, most, all
 }
 
-// drainer is the drains of one instance.
+// drainer implements process.Drainer and process.Holder for one instance.
 type drainer struct {
 	*town
 	me int
 }
 
-// Look implements process.Drainer.
 func (d drainer) Look(_ context.Context, number int) drain.Report {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,7 +110,8 @@ func (d drainer) Look(_ context.Context, number int) drain.Report {
 	return drain.Report{State: drain.Working}
 }
 
-// Claim implements process.Drainer. Each holder of this test has an invocation, so it keeps its lanes.
+// Claim waits until the lane is free, or until 15 s have passed. No holder hands its lane over, because each
+// holder of this test has an invocation.
 func (d drainer) Claim(ctx context.Context, number int) drain.Report {
 	d.mu.Lock()
 	freed := d.lanes[number].freed
@@ -127,16 +127,15 @@ func (d drainer) Claim(ctx context.Context, number int) drain.Report {
 	return drain.Report{State: drain.Busy}
 }
 
-// These methods do nothing, because the lanes of this test never move.
+// These methods do nothing, because no process of this test hands a lane over.
 func (drainer) Attend()      {}
 func (drainer) Yield()       {}
 func (drainer) HandOver(int) {}
 func (drainer) StopTaking()  {}
 
-// Held implements process.Drainer. Each drain of this test begins with a ticket, so the function knows the lanes.
+// Held returns no lane: each drain of this test begins with a ticket, so process.Function knows all lanes without Held.
 func (drainer) Held() []int { return nil }
 
-// Join implements process.Drainer.
 func (d drainer) Join(ctx context.Context, number int) drain.Report {
 	d.mu.Lock()
 	l := &d.lanes[number]
@@ -153,8 +152,9 @@ func (d drainer) Join(ctx context.Context, number int) drain.Report {
 	}
 }
 
-// appendEachSecond appends a message to each lane each second, at one instance. A lane without a drain and without
-// work gets work with the next message. The drain for that work ends busyFor after that message.
+// appendEachSecond appends a message to each lane each second, at one instance. If a lane has neither a holder nor
+// work, the message becomes the work of the lane. The result of busyFor is the time from this message to the end of the
+// drain.
 func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender, busyFor func() time.Duration) {
 	for ctx.Err() == nil {
 		for number := range w.lanes {
@@ -169,8 +169,8 @@ func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender, busyFo
 	}
 }
 
-// runHost takes tickets as the Functions host does: 16 at a time, and the next ones when 8 or fewer are left. If the
-// queue has no visible ticket, runHost looks again after the time "idle".
+// runHost takes tickets as the Functions host does; see batchSize. If the queue has no visible ticket, runHost waits
+// for the time "idle".
 func (w *town) runHost(ctx context.Context, f *process.Function, idle time.Duration) {
 	var running atomic.Int64
 	for ctx.Err() == nil {
@@ -205,7 +205,7 @@ func sleepFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// dice draws random numbers for several goroutines.
+// dice returns random numbers. It is safe for concurrent use.
 type dice struct {
 	mu     sync.Mutex
 	source *rand.Rand
@@ -219,17 +219,18 @@ func (d *dice) drawShare() float64 {
 	return d.source.Float64()
 }
 
-// settings are the settings of a town.
 type settings struct {
 	lanes, instances int
 	busyFor          func() time.Duration
 	bell             ticket.Config
 }
 
-// runTown runs a town for an hour, and checks the number of tickets each second. The queue may have at most two
-// tickets of each lane for each instance, and at most four tickets for all lanes for each instance. Target-based
-// scaling asks for one instance for each batchSize tickets. It may ask for at most one instance more than there are.
-// The result "most" is the largest number of tickets.
+// runTown runs a town for an hour, and returns it with the largest number of tickets. Each second it checks three
+// limits:
+//   - For each lane, the queue has at most two tickets per instance.
+//   - The queue has at most four tickets per instance with the text for all lanes (ticket.AllLanes).
+//   - Target-based scaling asks for at most one instance more than there are. It asks for one instance per batchSize
+//     tickets.
 func runTown(t *testing.T, s settings) (w *town, most int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w = &town{
@@ -267,7 +268,7 @@ func runTown(t *testing.T, s settings) (w *town, most int) {
 		most = max(most, tickets)
 		limit := 2 * s.instances
 		if text == ticket.Encode(1, ticket.AllLanes) {
-			limit *= 2 // an instance may have one that is enqueued, one that is requeued, and one that it answers
+			limit *= 2 // an instance can have enqueued, requeued and received tickets for all lanes
 		}
 		if ofOne > limit {
 			t.Fatalf("got %d tickets %q in the queue, want %d at most", ofOne, text, limit)
@@ -284,9 +285,9 @@ func runTown(t *testing.T, s settings) (w *town, most int) {
 	return w, most
 }
 
-// With 64 lanes, far more lanes are busy than the number of tickets that a host answers at a time. A lane is busy for
-// the whole hour, or again and again for up to 90 s. Only tickets lead to a lane here: no process wakes a lane for
-// its own messages, polls a busy lane or sweeps.
+// With 64 lanes, there are more busy lanes than tickets that a host can answer at a time. In this test a process looks
+// at a lane only because of a ticket: there is no sweep, for example. A lane is busy for the whole hour
+// (ForGood), or repeatedly for up to 90 s (InTurns).
 func TestFunction_TicketsAreBounded(t *testing.T) {
 	t.Parallel()
 	forGood := func() func() time.Duration { return func() time.Duration { return 24 * time.Hour } }
@@ -301,9 +302,9 @@ func TestFunction_TicketsAreBounded(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) {
 						w, most := runTown(t, settings{lanes: lanes, instances: instances, busyFor: busyFor()})
-						// A ticket is visible within 10 s, and a host polls every 2 s. Instead of enqueuing a
-						// ticket, an instance relies for a minute on its own last ticket, even if another
-						// instance has taken that ticket.
+						// The limit is about the sum of three times. For a minute, an instance relies on its own last
+						// ticket, even if another instance has taken that ticket. The next ticket is visible within 10
+						// s. A host polls about every 2 s.
 						w.mu.Lock()
 						defer w.mu.Unlock()
 						if limit := 75 * time.Second; w.late > limit {

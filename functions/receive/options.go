@@ -12,12 +12,12 @@ import (
 	"weir/internal/upstream"
 )
 
-// requestOptions are the parts of a request except its body.
+// requestOptions is a parsed request without its body.
 type requestOptions struct {
 	filing.Options
 	sender  *upstream.Verification // nil = every caller may send
-	dueFrom string                 // "header", "query", or "" if neither has a due time
-	wait    time.Duration          // the longest time that the answer waits until the message is final; 0 = no wait
+	dueFrom string                 // "header" or "query"; "" if the due time is in neither
+	wait    time.Duration          // the longest wait for the final stage of the message; 0 = no wait
 }
 
 // readOptions parses headers and query. A due time in a header takes precedence over a due time in the query.
@@ -49,12 +49,12 @@ func (f *Function) readOptions(r *http.Request) (requestOptions, error) {
 	return o, err
 }
 
-// knownParameters are the query parameters that a post may have. This function reads "deliverAt" and "deliverAfter".
-// The platform reads "code", which is a key, and "clientId", which is the name of the key. The platform leaves both
-// in the address.
+// knownParameters are the query parameters of a post. The function reads "deliverAt" and "deliverAfter". The platform
+// reads "code" (a key of the Functions host) and "clientId" (the name of this key).
 var knownParameters = []string{"deliverAt", "deliverAfter", "code", "clientId"}
 
-// readSender begins to verify who sent the request. A webhook-id becomes the idempotency key.
+// readSender begins the verification of the sender, which fileMessage finishes. If the request has the header
+// webhook-id, its value becomes the idempotency key.
 func (f *Function) readSender(r *http.Request, query url.Values, o *requestOptions) error {
 	if f.Upstreams == nil {
 		return nil
@@ -70,7 +70,7 @@ func (f *Function) readSender(r *http.Request, query url.Values, o *requestOptio
 	return err
 }
 
-// readQuery returns the query. It refuses a parameter that neither this function nor the platform reads.
+// readQuery returns the query. It refuses unknown parameters.
 func (f *Function) readQuery(r *http.Request) (url.Values, error) {
 	if r.URL.RawQuery == "" {
 		return nil, nil
@@ -88,11 +88,11 @@ func (f *Function) readQuery(r *http.Request) (url.Values, error) {
 	return query, nil
 }
 
-// maxWait limits the time for which an answer waits until the message is final.
+// maxWait is the longest wait for which a client can ask; see readPreferWait.
 const maxWait = 60 * time.Second
 
-// readPreferWait returns the preference "wait" of the header Prefer (RFC 7240), at most maxWait; 0 = none. It ignores
-// a malformed value, as the RFC requires.
+// readPreferWait returns the preference "wait" of the header Prefer (RFC 7240), at most maxWait. If there is none, the
+// result is 0. readPreferWait ignores a malformed value, as the RFC requires.
 func readPreferWait(headers []string) time.Duration {
 	for preference := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		preference, _, _ = strings.Cut(preference, ";")

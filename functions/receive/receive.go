@@ -1,5 +1,5 @@
-// Package receive is the function that accepts a message: POST /api/messages. It answers 202 when the message is
-// durable, and never before. For a post with Prefer: wait it answers 200 if the message becomes final in time.
+// Package receive is the function that accepts a message: POST /api/messages. It answers 202 only after storage has the
+// message. If the post has the header Prefer: wait, and the message becomes final in time, the function answers 200.
 package receive
 
 import (
@@ -18,13 +18,12 @@ import (
 	"weir/internal/wire"
 )
 
-// Drain is the drainer of this process. The function wakes it after the answer, because otherwise the two would
-// compete for the CPU. If the answer waits until the message is final, the function wakes the drainer before that
-// wait.
+// Drain is this process's drainer. The function calls WakeOffered after its answer, so that the drain does not delay
+// the answer. If the answer waits for the final stage of the message, the function calls WakeOffered before that wait.
 type Drain interface{ WakeOffered(lane int) }
 
-// Tickets enqueues a ticket for a lane without blocking the caller. It returns no error: the message is
-// durable, and if the ticket cannot be enqueued, the next sweep wakes the lane.
+// Tickets enqueues a ticket for a lane without blocking the caller. EnqueueAsync reports no failure, because without a
+// ticket the next sweep wakes the lane.
 type Tickets interface{ EnqueueAsync(lane int) }
 
 // Observer is called for each refused post.
@@ -35,8 +34,9 @@ type Intake interface {
 	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
 }
 
-// Waiter delays an answer until a message is final, but no longer than the duration "wait". The result hasWaited is
-// false if the Waiter does not delay the answer; see Waits. If the result "final" is true, st is the message's state.
+// Waiter delays an answer until the message is final, or until the duration "wait" is over. The result hasWaited is
+// false if the Waiter does not delay the answer; see Waits.AwaitFinal. If the result "final" is true, st is the state
+// of the message.
 type Waiter interface {
 	AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, hasWaited, final bool)
 }
@@ -44,7 +44,7 @@ type Waiter interface {
 // Function accepts messages. All fields but Upstreams are needed.
 type Function struct {
 	Filer *filing.Filer
-	// Upstreams has the known upstreams. Each message must come from one of them. nil = every caller may send.
+	// Upstreams has the upstreams that are allowed to send messages. If Upstreams is nil, every caller is allowed to.
 	Upstreams *upstream.Set
 	Drain     Drain
 	Tickets   Tickets
@@ -84,7 +84,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if asked.wait == 0 {
-		defer f.wakeLane(filed) // deferred, so that the lane is woken even if the answer cannot be written
+		defer f.wakeLane(filed) // deferred, to wake the lane even if the answer cannot be written
 	}
 	httpio.WriteJSON(w, http.StatusAccepted, describeReceipt(filed, asked))
 	f.logAccepted(r, filed)
@@ -95,8 +95,9 @@ func (f *Function) writeRefusal(w http.ResponseWriter, r *http.Request, err erro
 	httpio.WriteError(w, r, f.Logger, err)
 }
 
-// wakeLane wakes the drainer of this process for a new message. It enqueues a ticket for a message that is not final.
-// A repeated message can be final: its lane needs no ticket, and may belong to an earlier epoch.
+// wakeLane wakes this process's drainer if the message is new, and enqueues a ticket if the message is not final. If
+// the message is final, this post repeats an earlier one. Then the message needs no ticket, because it causes no more
+// work.
 func (f *Function) wakeLane(filed lane.Receipt) {
 	if !filed.Duplicate {
 		f.Drain.WakeOffered(filed.Message.ID.Lane)
@@ -129,8 +130,8 @@ func (f *Function) logAccepted(r *http.Request, filed lane.Receipt) {
 		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage), "trace_id", m.TraceID())
 }
 
-// maxFileTime limits the time that a post may take after its body was read. In this time Weir checks the message,
-// stores it, and appends it behind earlier posts. So a post gets the answer 503 within ten seconds if storage hangs.
+// maxFileTime limits the time of a post after its body was read. So if storage hangs, the client gets the answer 503
+// within ten seconds.
 const maxFileTime = 9 * time.Second
 
 func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked requestOptions) (lane.Receipt, error) {
@@ -146,14 +147,14 @@ func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked req
 			return lane.Receipt{}, err
 		}
 	}
-	// From here on a disconnect of the client does not end the append. Otherwise a cancelled append could have
-	// become durable, and then only the sweep would wake its lane.
+	// From here on, a disconnect of the client does not end the append. A cancelled append can still become durable,
+	// and then only the sweep would wake the lane.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxFileTime)
 	defer cancel()
 	return f.Filer.File(ctx, filing.Submission{ContentType: r.Header.Get("Content-Type"), Body: body, Options: o})
 }
 
-// messageURL returns the absolute address of a message's status, at the address that the caller used.
+// messageURL returns the absolute address of a message's status, below the address that the caller used.
 func messageURL(r *http.Request, id string) string {
 	return httpio.BaseURL(r) + r.URL.EscapedPath() + "/" + id
 }

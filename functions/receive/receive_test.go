@@ -20,15 +20,15 @@ import (
 	"weir/internal/weir"
 )
 
-// fake implements all ports of the function except Waits and Intake.
+// fake implements the interfaces of the function and of its Filer, except receive.Waiter and receive.Intake.
 type fake struct {
 	message   weir.Message // the message that was appended
 	idem      string       // the idempotency key of the message
 	err       error        // the error that AppendWithoutWake returns
 	hasTicket bool         // a ticket was enqueued
-	duplicate bool         // true = the message is filed already
-	woken     []bool       // for each wake: true = the answer was written before it
-	answered  func() bool  // reports whether the answer was written; nil = it never is
+	duplicate bool         // true = the log already has the message
+	woken     []bool       // for each wake: true = the answer was already written
+	answered  func() bool  // reports whether the answer was written; nil = never
 	embargo   time.Time    // the due time in the body; zero = none
 	hangs     bool         // AppendWithoutWake waits until its context ends
 	waits     *receive.Waits
@@ -306,8 +306,8 @@ func TestFunction_Due(t *testing.T) {
 	}
 }
 
-// A cancelled append may have become durable. So the function finishes the append after a disconnect, and wakes
-// the lane.
+// A cancelled append can still become durable. So the function finishes the append after a disconnect, and wakes the
+// lane.
 func TestFunction_ClientGone(t *testing.T) {
 	t.Parallel()
 	f := &fake{}

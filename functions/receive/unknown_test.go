@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The function refuses unknown headers that begin with Weir, and unknown parameters. If it ignored a misspelt due
-// time, an embargoed message would be delivered at once.
+// The function refuses unknown parameters, and unknown headers that begin with Weir- or Weir_. Otherwise a misspelt due
+// time would have no effect, and an embargoed message would be delivered at once.
 func TestFunction_RefusesUnknownNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -22,7 +22,6 @@ const (
 // ignoreLimited is an upstream.Observer that ignores refused messages.
 type ignoreLimited struct{}
 
-// Limited implements upstream.Observer.
 func (ignoreLimited) Limited(string, string) {}
 
 // newUpstreams returns a set of five upstreams. newsroom has a daily quota of two messages, and slow has a rate of one
@@ -37,8 +36,8 @@ func newUpstreams() *upstream.Set {
 	}, memory.New(time.Now).Table(), time.Now, ignoreLimited{})
 }
 
-// serveUpstreams serves a post with the body <a/> by a function that knows the upstreams of s. pairs has names and
-// values of headers alternately.
+// serveUpstreams posts the body <a/> to a function that knows the upstreams of s. The strings in pairs are names and
+// values of headers, alternately.
 func serveUpstreams(f *fake, s *upstream.Set, query string, pairs ...string) *httptest.ResponseRecorder {
 	fn := f.newFunction()
 	fn.Filer, fn.Upstreams = &filing.Filer{Contracts: f, Callbacks: f, Log: f, Limits: s}, s
@@ -51,7 +50,8 @@ func serveUpstreams(f *fake, s *upstream.Set, query string, pairs ...string) *ht
 	return w
 }
 
-// signPost returns names and values, alternately, of the headers of a post that was signed at a time.
+// signPost returns the headers of a post that was signed at the time "at". The strings in pairs are the headers' names
+// and values, alternately.
 func signPost(name string, scheme upstream.Scheme, at time.Time, body string) (pairs []string) {
 	h := http.Header{}
 	sender := upstream.Sender{Name: name, Scheme: scheme, Secret: []byte(signingSecret)}
@@ -126,7 +126,7 @@ func TestFunction_RefusesOtherSenders(t *testing.T) {
 	}
 }
 
-// If the settings have no upstreams, the function refuses the header and the parameter of upstreams as unknown.
+// A function without upstreams refuses the header and the query parameter for upstreams, because it knows neither.
 func TestFunction_WithoutUpstreams(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*http.Request){

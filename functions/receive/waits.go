@@ -10,35 +10,38 @@ import (
 	"weir/internal/weir"
 )
 
-// Finals waits for commits of this process. AwaitFinal returns a channel. The channel is closed when the process has
-// made the message final, or when the drainer of the process is closed. The returned function ends the wait.
+// Finals reports commits of this process. The channel of AwaitFinal is closed when this process has made the message
+// final, or when the drainer of this process is closed. When the caller no longer waits, it calls
+// the returned function.
 type Finals interface {
 	AwaitFinal(id weir.ID) (<-chan struct{}, func())
 }
 
-// Statuses reads the status of a message. NotFound: there is no such message.
+// Statuses reads the status of a message. Status returns NotFound if there is no such message.
 type Statuses interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Lanes reads the control rows of a lane, and messages of a lane by their sequence numbers.
+// Lanes reads the control rows and the messages of a lane. ReadMany needs the sequence numbers in descending order.
 type Lanes interface {
 	ReadControl(ctx context.Context, lane int) (lane.Control, error)
 	ReadMany(ctx context.Context, lane int, seqs []int64) (entries []*lane.Entry, looks int, err error)
 }
 
 const (
-	// firstPollAfter is the time from the first waiting answer of a lane to the first poll of the lane.
+	// firstPollAfter is the time from the first waiting answer of a lane to the first poll of that lane.
 	// pollInterval is the time between two polls, and pollLimit is the time limit of one poll.
 	firstPollAfter = 200 * time.Millisecond
 	pollInterval   = time.Second
 	pollLimit      = 10 * time.Second
 )
 
-// Waits lets answers wait until messages are final. A commit of this process ends the wait at once. For commits of
-// other processes, Waits polls the lane's control rows each second, once for all answers that wait for messages
-// of the lane. It reads these messages only if the control rows show that they may have become final. It is safe
-// for concurrent use. All exported fields are needed.
+// Waits delays answers until their messages are final. It learns of commits by this process at once.
+//
+// To learn of commits by other processes, Waits polls a lane's control rows each second while answers wait for messages
+// of the lane. It reads these messages only if the control rows show that a message can have become final.
+//
+// Waits is safe for concurrent use. All exported fields are needed.
 type Waits struct {
 	Finals   Finals
 	Statuses Statuses
@@ -52,20 +55,20 @@ type Waits struct {
 
 // laneWatch is a lane with waiting answers.
 type laneWatch struct {
-	waiting map[*waitingAnswer]bool // false = its message is already read as final
+	waiting map[*waitingAnswer]bool // false = the message was read, and is final
 	stop    context.CancelFunc      // ends the polls
 }
 
 // waitingAnswer is an answer that waits until its message is final.
 type waitingAnswer struct {
 	seq    int64         // the sequence number of the message
-	isRead bool          // true = the message was read since the wait began
-	final  chan struct{} // closed when the message was read as final
+	isRead bool          // true = the message was read after the wait began
+	final  chan struct{} // closed when the message was read, and is final
 }
 
-// AwaitFinal waits until the message is final, until the duration "wait" is over, or until ctx ends. The result
-// hasWaited is false if AwaitFinal does not wait, because the message is due after the wait or MaxHeld answers wait
-// already. If the result "final" is true, the message is final, and st is its state.
+// AwaitFinal waits until the message is final, until ctx ends, or until the duration "wait" is over. AwaitFinal does
+// not wait, and hasWaited is false, in two cases: the message is due after the wait, or MaxHeld answers wait already.
+// If the result "final" is true, st is the state of the message.
 func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, hasWaited,
 	final bool) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -75,7 +78,7 @@ func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Du
 	}
 	defer w.endWait()
 	public, at := filed.Message.ID, filed.Message.ID
-	if filed.Duplicate { // the message may be final already, or in a lane of the next epoch
+	if filed.Duplicate { // the message can be final already, or have moved to a lane of the next epoch
 		st, err := w.Statuses.Status(ctx, public)
 		if err == nil && st.Stage.Final() {
 			return st, true, true
@@ -91,8 +94,8 @@ func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Du
 	return st, true, err == nil && st.Stage.Final()
 }
 
-// awaitFinal waits, and reports whether the message may be final. The message may be final if this process made it
-// final, if a poll read it as final, or if this process's drainer is closed.
+// awaitFinal returns true when the message seems to be final, and also when the drainer is closed. So the caller must
+// then read the stage of the message. If ctx ends first, awaitFinal returns false.
 func (w *Waits) awaitFinal(ctx context.Context, id weir.ID) bool {
 	here, stop := w.Finals.AwaitFinal(id)
 	defer stop()
@@ -142,7 +145,7 @@ func (w *Waits) addWaiter(number int, one *waitingAnswer) {
 	l.waiting[one] = true
 }
 
-// removeWaiter removes an answer. With the last answer of the lane, the polls of the lane end.
+// removeWaiter removes an answer. If no answer of the lane is left, removeWaiter ends the polls of the lane.
 func (w *Waits) removeWaiter(number int, one *waitingAnswer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,8 +156,8 @@ func (w *Waits) removeWaiter(number int, one *waitingAnswer) {
 	}
 }
 
-// pollLane polls a lane until ctx ends. It compares each poll with the last one that succeeded, so a failed poll
-// hides no commit.
+// pollLane polls a lane until ctx ends. It compares each poll with the last successful poll, so a failed poll hides no
+// commit.
 func (w *Waits) pollLane(ctx context.Context, number int, l *laneWatch) {
 	timer := time.NewTimer(firstPollAfter)
 	defer timer.Stop()
@@ -175,8 +178,8 @@ func (w *Waits) pollLane(ctx context.Context, number int, l *laneWatch) {
 	}
 }
 
-// readFinished reads the messages that may have become final since the control rows in "seen" were read. If a message
-// is final, readFinished ends the waits of its answers.
+// readFinished reads the messages that can have become final after the control rows "seen" were read. It ends the waits
+// for messages that are final.
 func (w *Waits) readFinished(ctx context.Context, number int, l *laneWatch, seen, now lane.Control) error {
 	at := w.selectUnread(l, seen, now)
 	if len(at) == 0 {
@@ -203,9 +206,10 @@ func (w *Waits) readFinished(ctx context.Context, number int, l *laneWatch, seen
 	return nil
 }
 
-// selectUnread returns the answers whose messages must be read, by sequence number. If requests came or were handled,
-// it returns every answer that waits, because a request can make any message final. Otherwise it returns only answers
-// whose messages are below the cursor, and only if tail has changed or the message was not read before.
+// selectUnread returns the waiting answers whose messages must be read, by sequence number:
+//   - If RequestSeq or RequestsSeen has changed: all waiting answers, because a request can make any message final.
+//   - Otherwise, if tail has changed: those whose messages are below the cursor.
+//   - Otherwise: those whose messages are below the cursor and were not read yet.
 func (w *Waits) selectUnread(l *laneWatch, seen, now lane.Control) map[int64][]*waitingAnswer {
 	committed := seen.Tail.ETag != now.Tail.ETag
 	requested := seen.Head.RequestSeq != now.Head.RequestSeq || seen.Tail.RequestsSeen != now.Tail.RequestsSeen

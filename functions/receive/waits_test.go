@@ -20,19 +20,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a fake of storage and of the drainer of this process. It has the messages of one lane.
+// world implements the interfaces that receive.Waits needs. It has the messages of one lane.
 type world struct {
 	mu      sync.Mutex
 	stages  map[int64]weir.Stage // by sequence number; a message without a stage is queued
 	control lane.Control
 	fails   bool                      // the control rows cannot be read
-	here    map[int64][]chan struct{} // for each message, the channels that are closed when this process makes it final
+	here    map[int64][]chan struct{} // by sequence number; closed when this process makes the message final
 
 	asked
 }
 
-// asked counts requests to storage. looks counts reads of the control rows, queries counts calls of ReadMany, rows
-// counts the messages that these calls read, and states counts calls of Status.
+// asked counts the calls of ReadControl (looks), ReadMany (queries) and Status (states). rows counts the messages that
+// ReadMany was asked for.
 type asked struct{ looks, queries, rows, states int }
 
 func (w *world) copyAsked() asked {
@@ -92,8 +92,8 @@ func (w *world) ReadMany(_ context.Context, _ int, seqs []int64) (entries []*lan
 	return entries, 1, nil
 }
 
-// commitStage makes messages final as a commit does, and moves the cursor past them. The commit is one of this
-// process if "here" is true, and else one of another process.
+// commitStage gives messages a stage as a commit does, and moves the cursor past them. If here is true, this process
+// makes the commit; otherwise another process does.
 func (w *world) commitStage(here bool, stage weir.Stage, seqs ...int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +124,7 @@ func TestFunction_Wait(t *testing.T) {
 		most   int // the largest number of waiting answers
 		status int
 		took   time.Duration
-		wait   string // the preference that the answer says was applied
+		wait   string // the header Preference-Applied of the answer
 	}{
 		"final in time":       {"wait=10", 3 * time.Second, 0, 1, 200, 3 * time.Second, "wait=10"},
 		"already final":       {"respond-async, Wait=10", 0, 0, 1, 200, 0, "wait=10"},
@@ -162,8 +162,8 @@ func TestFunction_Wait(t *testing.T) {
 	}
 }
 
-// Waits polls a lane once a second for all waiting answers of the lane together. As long as no request comes, it reads
-// messages only after a commit, and only those below the cursor.
+// Waits polls a lane once a second for all waiting answers together. In this test no process asks the holder to cancel
+// or change a message. So Waits reads messages only after a commit, and only messages below the cursor.
 func TestWaits_OneLookASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,6 @@ func (f *Function) newExport() *export.List[wire.Schedule] {
 		}}
 }
 
-// newScheduleRecord returns the cells of a schedule.
 func newScheduleRecord(s wire.Schedule) []string {
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	st, nextAt := s.State, ""

@@ -1,7 +1,11 @@
-// Package schedules is the function for recurring messages below /api/schedules. It serves PUT, GET and DELETE
-// of /{name}, GET of the list, POST of /{name}/run, /{name}/pause and /{name}/resume, and GET and POST of
-// /{name}/preview. GET previews the stored schedule. POST previews the definition in the body, and does not
-// store it.
+// Package schedules is the function for schedules, below /api/schedules:
+//
+//   - GET lists the schedules.
+//   - PUT, GET and DELETE of /{name} store, read and remove a schedule.
+//   - POST of /{name}/run accepts a message of the schedule now.
+//   - POST of /{name}/pause pauses a schedule, and POST of /{name}/resume resumes it.
+//   - GET of /{name}/preview lists the next runs of the stored schedule.
+//   - POST of /{name}/preview lists the next runs of the definition in the body, and does not store the definition.
 package schedules
 
 import (
@@ -21,7 +25,7 @@ import (
 )
 
 // Schedules stores and runs schedules. All methods except Put, List and Try return NotFound if there is no such
-// schedule. Put and Delete return Stale if the schedule does not meet the condition "cond".
+// schedule. Put and Delete return Stale if the stored schedule does not meet cond.
 type Schedules interface {
 	Reader
 	Put(ctx context.Context, name string, d recur.Definition, cond recur.Condition) (s recur.Schedule, created bool,
@@ -40,7 +44,7 @@ type Reader interface {
 	Try(ctx context.Context, d recur.Definition, n int) (recur.Preview, error)
 }
 
-// Stored reads an accepted message with its body, or returns NotFound.
+// Stored reads an accepted message with its body. LoadMessage returns NotFound if there is no such message.
 type Stored interface {
 	LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
@@ -103,12 +107,11 @@ func (f *Function) serveList(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// listSchedules returns the JSON form of all schedules.
 func (f *Function) listSchedules(ctx context.Context) ([]wire.Schedule, error) {
 	all, err := f.Schedules.List(ctx)
 	out := []wire.Schedule{}
 	for _, s := range all {
-		s.Message = nil // a list has no messages; the answers about one schedule have its message
+		s.Message = nil // only the answer about a single schedule shows the message
 		out = append(out, describeSchedule(s))
 	}
 	return out, err
@@ -129,9 +132,8 @@ func (f *Function) serveOne(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// writeSchedule answers with a schedule. The ETag is the version of the definition, and If-Match protects only the
-// definition. So the ETag does not change when the schedule runs. The answer has the message without its redacted
-// values. If Weir cannot find the values to redact, the answer has no message.
+// writeSchedule answers with a schedule. The ETag is the version of the definition, so a run does not change the ETag.
+// The answer hides the message's redacted values. If Weir cannot find these values, the answer has no message.
 func (f *Function) writeSchedule(w http.ResponseWriter, r *http.Request, status int, s recur.Schedule) {
 	w.Header().Set("ETag", strconv.Quote(s.Version))
 	s.Message = redact.HideTemplate(r.Context(), f.Contracts, s.ContentType, s.Message)

@@ -34,7 +34,7 @@ func malformedError(message string) error {
 	return &weir.Error{Kind: weir.Malformed, Op: "schedules", Message: message}
 }
 
-// addMessage adds the message to the definition. It is the message in the request's body, or a copy of a stored
+// addMessage adds the message to the definition. The message is the text in the request's body, or a copy of a stored
 // message.
 func (f *Function) addMessage(r *http.Request, d recur.Definition,
 	in wire.ScheduleDefinition) (recur.Definition, error) {
@@ -94,7 +94,6 @@ func describeSchedule(s recur.Schedule) wire.Schedule {
 	return out
 }
 
-// deletedJSON is the answer to a removal.
 type deletedJSON struct {
 	Name    string `json:"name"`
 	Deleted bool   `json:"deleted"`

@@ -12,7 +12,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Reader reads a message's state, or returns NotFound.
+// Reader reads a message's state. Status returns NotFound if there is no such message.
 type Reader interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
@@ -52,8 +52,8 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, f.describeStatus(r, st, outlook))
 }
 
-// wantsForecast reports whether the caller asks for the forecast (parameter outlook). The forecast is not the
-// default: it reads up to a thousand rows of the lane, and upstreams poll messages during a backlog.
+// wantsForecast reports whether the query parameter outlook asks for the forecast. Without the parameter there is no
+// forecast, because a forecast reads up to a thousand rows of the lane, and upstreams poll messages during a backlog.
 func wantsForecast(r *http.Request) (bool, error) {
 	switch r.URL.Query().Get("outlook") {
 	case "", "0", "false":
@@ -64,8 +64,8 @@ func wantsForecast(r *http.Request) (bool, error) {
 	return false, &weir.Error{Kind: weir.Malformed, Op: "status", Message: "outlook must be 1 or 0"}
 }
 
-// describeStatus adds the forecast of a waiting message if the caller asks for it. If the forecast
-// cannot be read, the answer has only the state.
+// describeStatus returns the JSON form of a message's state. If outlook is true and the message waits, describeStatus
+// adds the forecast. If reading the forecast fails, the result has no forecast.
 func (f *Function) describeStatus(r *http.Request, st weir.Status, outlook bool) wire.Message {
 	m := wire.NewMessage(st)
 	if !outlook || st.Stage.Final() {

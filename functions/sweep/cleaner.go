@@ -9,59 +9,56 @@ import (
 )
 
 const (
-	// A round cleans lanes in turns: in its turn, a lane is freed of old messages and bodies. lanesAtOnce is the
-	// number of lanes that have their turns at the same time.
+	// A turn of a lane is one call of Retention.RunLane. At most lanesAtOnce turns run at the same time.
 	lanesAtOnce = 8
-	// A round begins turns of lanes until roundLimit is over. It then works on the lanes of earlier epochs, again for
-	// at most roundLimit. roundLimit is shorter than the minute between two sweeps.
+	// roundLimit is the time after which a round begins no further turn. It is shorter than the minute between two
+	// sweeps. A call of Retention.RunEarlierEpochs has the same limit.
 	roundLimit = 50 * time.Second
-	// A turn that began within roundLimit may go on after it for at most maxOverrun.
+	// A turn that still runs when roundLimit is over can go on for at most maxOverrun.
 	maxOverrun = 20 * time.Second
-	// forgottenLimit limits the time that one round spends on the search for forgotten bodies. The search takes
-	// place once a day, and the next rounds continue it if it has not ended.
+	// forgottenLimit limits one call of Retention.RemoveForgottenBodies.
 	forgottenLimit = 5 * time.Minute
-	// retryAfter is the time from a failed removal to the next attempt. It is shorter than the minute between two
-	// sweeps, so the next sweep tries again.
+	// retryAfter is the shortest time from a failed call of Retention to the next try. It is shorter than the minute
+	// between two sweeps, so that the next sweep tries again.
 	retryAfter = 50 * time.Second
 )
 
-// Retention removes old messages and bodies. Each method returns the time at which it will have more to remove. The
-// zero time means that it has more to remove now.
+// Retention removes old messages and bodies. Each method returns the time from which to call the method again; the
+// zero time means at once. A forgotten body is a stored body to which no message refers.
 type Retention interface {
 	RunLane(ctx context.Context, lane int) (time.Time, error)
 	RunEarlierEpochs(ctx context.Context) (time.Time, error)
 	RemoveForgottenBodies(ctx context.Context) (time.Time, error)
 }
 
-// Cleaner removes messages and bodies past their retention, in the background. It does so in rounds. BeginRound
-// begins a round. A process has one round at a time, and each round has a time limit. The exported fields are set
-// before the first round; all except ForgottenAt are required.
+// Cleaner removes messages and bodies past their retention, in rounds that run in the background. A Cleaner runs one
+// round at a time. The exported fields are set before the first round; all except ForgottenAt are required.
 type Cleaner struct {
 	Retention Retention
 	Lanes     int
 	Now       func() time.Time
 	Logger    *slog.Logger
 
-	// ForgottenAt is the time from which the next search for forgotten bodies may begin. The Cleaner updates it.
+	// ForgottenAt is the earliest time of the next call of RemoveForgottenBodies. The Cleaner updates this field.
 	ForgottenAt time.Time
 
 	mu        sync.Mutex
 	isClosed  bool
-	isAwaited bool               // true = BeginRound was called since the last round began
-	done      chan struct{}      // closed when the round is over and no other one follows; nil = no round is under way
-	cancel    context.CancelFunc // ends the round
-	lanes     map[int]*laneTurn  // by the number of the lane
-	earlierAt time.Time          // the time from which a round cleans earlier epochs again
+	isAwaited bool               // true = another round must begin
+	done      chan struct{}      // is closed when no further round follows; nil = no round is under way
+	cancel    context.CancelFunc // ends the round under way
+	lanes     map[int]*laneTurn  // by lane number
+	earlierAt time.Time          // the earliest time of the next call of RunEarlierEpochs
 }
 
-// laneTurn is a lane, with the time of its last turn and the time from which its next turn may begin.
+// laneTurn has the end of a lane's last turn, and the earliest time of the lane's next turn.
 type laneTurn struct {
 	number         int
 	lastAt, nextAt time.Time
 }
 
-// BeginRound begins a round, and returns at once. If a round is under way, one more round follows it, no matter how
-// often BeginRound is called meanwhile. After Close no round begins.
+// BeginRound begins a round and returns at once. If a round is under way, exactly one more round follows, however often
+// BeginRound is called meanwhile. After Close no round begins.
 func (c *Cleaner) BeginRound() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +78,7 @@ func (c *Cleaner) BeginRound() {
 	}()
 }
 
-// nextRound reports whether a round begins now. If not, it records that no round is under way.
+// nextRound reports whether another round begins, and updates the state of the Cleaner accordingly.
 func (c *Cleaner) nextRound() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,8 +90,8 @@ func (c *Cleaner) nextRound() bool {
 	return true
 }
 
-// Close ends the round that is under way, and prevents further rounds. It returns when the round has ended. If ctx
-// ends before that, it returns the error of ctx. Another process continues the removal.
+// Close ends the round under way, and prevents further rounds. If ctx ends before the round has ended, Close returns
+// the error of ctx.
 func (c *Cleaner) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.isClosed = true
@@ -112,7 +109,6 @@ func (c *Cleaner) Close(ctx context.Context) error {
 	}
 }
 
-// runRound removes messages and bodies past their retention until all are removed or its time limits are over.
 func (c *Cleaner) runRound(ctx context.Context) {
 	c.cleanLanes(ctx)
 	if !c.earlierAt.After(c.Now()) {
@@ -123,7 +119,7 @@ func (c *Cleaner) runRound(ctx context.Context) {
 	}
 }
 
-// runWithin calls remove with a time limit, and returns the time from which remove is to be called again.
+// runWithin calls remove with a time limit, and returns the earliest time of the next call.
 func (c *Cleaner) runWithin(ctx context.Context, limit time.Duration,
 	remove func(context.Context) (time.Time, error)) time.Time {
 	limited, cancel := context.WithTimeout(ctx, limit)
@@ -138,8 +134,8 @@ func (c *Cleaner) runWithin(ctx context.Context, limit time.Duration,
 	return c.Now().Add(retryAfter)
 }
 
-// cleanLanes gives turns to the lanes that are due, until no lane is due or roundLimit is over. Up to lanesAtOnce
-// lanes have their turns at the same time. The lanes with the longest time since their last turn come first.
+// cleanLanes runs turns of due lanes until no lane is due or roundLimit is over. A lane that is due again after its
+// turn goes to the end of the queue, so that a lane with many old messages does not keep other lanes waiting.
 func (c *Cleaner) cleanLanes(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, roundLimit+maxOverrun)
 	defer cancel()
@@ -170,8 +166,7 @@ func (c *Cleaner) cleanLanes(ctx context.Context) {
 	workers.Wait()
 }
 
-// findDueLanes returns the lanes whose next turn may begin. The lane with the longest time since its last turn comes
-// first.
+// findDueLanes returns the lanes whose next turn can begin now. The lane with the oldest last turn comes first.
 func (c *Cleaner) findDueLanes() []*laneTurn {
 	if c.lanes == nil {
 		c.lanes = map[int]*laneTurn{}
@@ -198,7 +193,7 @@ func (c *Cleaner) cleanLane(ctx context.Context, turn *laneTurn) {
 		return
 	}
 	if ctx.Err() != nil {
-		turn.nextAt = time.Time{} // the round's limit or Close ended the turn
+		turn.nextAt = time.Time{} // the time limit or Close ended the turn, so the lane is due in the next round
 		return
 	}
 	turn.nextAt = c.Now().Add(retryAfter)

@@ -12,7 +12,7 @@ import (
 	"weir/functions/sweep"
 )
 
-// endless is a retention that always has more to remove in every lane.
+// endless is a Retention that always has more to remove in every lane.
 type endless struct{}
 
 func (endless) RunLane(ctx context.Context, _ int) (time.Time, error) {
@@ -29,13 +29,13 @@ func (endless) RemoveForgottenBodies(context.Context) (time.Time, error) {
 	return time.Now().Add(time.Hour), nil
 }
 
-// work is a retention. Each call for a lane takes a second, and lowers the number of calls that the lane needs
-// by one, except if the call fails or ctx ends it.
+// work is a Retention. A call of RunLane takes a second. It fails if ctx has ended, or if the map "failures" has a
+// number above 0 for the lane.
 type work struct {
 	mu                       sync.Mutex
-	left, runs, failures     map[int]int // for each lane: the calls needed, the calls so far, the calls that will fail
-	active, most             int         // calls for lanes: under way now, and the largest number at the same time
-	earlier, forgotten, cuts int         // calls for earlier epochs, for forgotten bodies, and for lanes that ctx ended
+	left, runs, failures     map[int]int // by lane: successful calls still needed, calls so far, failures to come
+	active, most             int         // calls of RunLane under way: now, and the most at the same time
+	earlier, forgotten, cuts int         // calls: RunEarlierEpochs, RemoveForgottenBodies, and RunLane ended by ctx
 }
 
 func (w *work) RunLane(ctx context.Context, lane int) (time.Time, error) {
@@ -73,8 +73,8 @@ func (w *work) RemoveForgottenBodies(context.Context) (time.Time, error) {
 	return time.Now().Add(24 * time.Hour), nil
 }
 
-// runCleaner makes a cleaner, and begins a round of it in each of the given number of minutes. Then it calls the
-// function "then", and closes the cleaner.
+// runCleaner makes a Cleaner, and calls BeginRound once a minute for the given number of minutes. Then it calls the
+// function "then", and closes the Cleaner.
 func runCleaner(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *sweep.Cleaner)) {
 	t.Helper()
 	t.Parallel()
@@ -170,7 +170,7 @@ func TestCleaner_Close(t *testing.T) {
 		if w.cuts != 1 {
 			t.Errorf("got %d turns that ctx ended, want 1", w.cuts)
 		}
-		runs := w.runs[0] // read without mu, because no round is under way
+		runs := w.runs[0] // needs no lock, because no round is under way
 		c.BeginRound()
 		time.Sleep(time.Hour)
 		if w.runs[0] != runs {

@@ -1,7 +1,6 @@
-// Package sweep is the function of the timer: each minute it looks at every lane, so that a lane does not stand
-// still for long if a ticket or a process was lost. It also reads the schedules of recurring messages, and takes
-// the files of the inbox. Each sweep begins a round of the Cleaner, which removes messages and bodies past their
-// retention. No invocation waits for that round.
+// Package sweep is the function that a timer triggers each minute. It looks at every lane, so that waiting messages are
+// delivered even if a ticket or a process was lost. It also reads the schedules of recurring messages, takes the files
+// of the inbox, and begins the removal of messages and bodies past their retention.
 package sweep
 
 import (
@@ -18,10 +17,10 @@ import (
 )
 
 const (
-	// A lane is woken if its next work is due within wakeAhead, which spans two sweeps.
+	// wakeAhead spans two sweeps. A sweep wakes a lane if the lane's next work is due within this time.
 	wakeAhead = 2 * time.Minute
-	// sweepLimit bounds the time of a sweep. If an invocation took longer than host.json's functionTimeout of 5 min,
-	// the host would restart the handler, and with it every drain.
+	// sweepLimit bounds the time of a sweep. It is far below the functionTimeout of 5 min in host.json. After
+	// functionTimeout the host would restart this process, and so interrupt the delivery in all lanes of this process.
 	sweepLimit = time.Minute
 )
 
@@ -30,15 +29,15 @@ type Reader interface {
 	ReadControl(ctx context.Context, lane int) (lane.Control, error)
 }
 
-// Waker wakes a lane in this process. The process drains the lane, or watches it while another process holds
-// it.
+// Waker makes this process work on a lane, or enqueues a ticket for the lane.
 type Waker interface{ Wake(lane int) }
 
-// RoundBeginner begins a round of removal in the background, and returns at once.
+// RoundBeginner removes messages and bodies past their retention. BeginRound begins one such removal in the background,
+// and returns at once.
 type RoundBeginner interface{ BeginRound() }
 
-// Schedules runs recurring messages in this process. Load reads all schedules. So this process also runs the
-// schedules of a process that has died.
+// Schedules runs recurring messages. Load reads all schedules from storage, so that a schedule runs even if the process
+// that stored the schedule has died.
 type Schedules interface {
 	Load(ctx context.Context) error
 }
@@ -60,7 +59,7 @@ type Function struct {
 	Logger    *slog.Logger
 
 	once sync.Once
-	turn chan struct{} // lets one sweep of the lanes run at a time in this process
+	turn chan struct{} // is full while a call of sweepLanes runs, so that a second call waits
 }
 
 // Handler returns the handler that the host calls.
@@ -70,16 +69,15 @@ func (f *Function) Handler() http.Handler {
 	})
 }
 
-// Sweep reads the schedules, looks at all lanes, a few at a time, and meanwhile takes the files of the inbox. If one
-// of these fails, Sweep still does the others, and it returns all errors. It returns when it has looked at every lane
-// and taken the files, or when sweepLimit is over.
+// Sweep reads the schedules and looks at all lanes. Meanwhile it takes the files of the inbox. If one part fails, Sweep
+// still does the other parts, and returns all errors. Sweep takes sweepLimit at most.
 func (f *Function) Sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	var files sync.WaitGroup
 	var filesErr error
 	if f.Inbox != nil {
-		files.Go(func() { // files can take the whole time, and the lanes must not wait for them
+		files.Go(func() { // the lanes must not wait for the files, which can need all of sweepLimit
 			if err := f.Inbox.Collect(ctx); err != nil {
 				filesErr = fmt.Errorf("inbox: %w", err)
 			}
@@ -90,8 +88,8 @@ func (f *Function) Sweep(ctx context.Context) error {
 	return errors.Join(err, filesErr)
 }
 
-// sweepLanes reads the schedules, looks at all lanes, and begins a round of the Cleaner. If another sweep of the
-// lanes is under way in this process, sweepLanes first waits for its end.
+// sweepLanes reads the schedules, looks at all lanes, and calls Cleaner.BeginRound. Calls at the same time run one
+// after the other.
 func (f *Function) sweepLanes(ctx context.Context) error {
 	f.once.Do(func() { f.turn = make(chan struct{}, 1) })
 	select {
@@ -102,7 +100,7 @@ func (f *Function) sweepLanes(ctx context.Context) error {
 	}
 	defer f.Cleaner.BeginRound()
 	errs := make([]error, f.Lanes+1)
-	if err := f.Schedules.Load(ctx); err != nil { // first, because a recurring message is due at a certain time
+	if err := f.Schedules.Load(ctx); err != nil { // before the lanes, so that slow lanes delay no recurring message
 		errs[f.Lanes] = fmt.Errorf("schedules: %w", err)
 	}
 	_ = lane.ForEach(f.Lanes, func(number int) error {
@@ -114,7 +112,6 @@ func (f *Function) sweepLanes(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// wakeIfDue wakes a lane that has work now, or will have work within wakeAhead.
 func (f *Function) wakeIfDue(ctx context.Context, number int) error {
 	control, err := f.Log.ReadControl(ctx, number)
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// fake implements all ports of a sweep except Inbox.
+// fake implements the interfaces of all fields of a sweep.Function except Inbox.
 type fake struct {
 	controls []lane.Control
 	broken   int           // the lane that cannot be read; -1 = none
-	each     time.Duration // the time that a look takes
-	hangs    bool          // true = every look waits until its context ends
+	each     time.Duration // the time that ReadControl takes
+	hangs    bool          // true = ReadControl waits until its context ends
 
 	mu     sync.Mutex
-	woken  []int // the lanes in the order of their wakes
-	rounds int   // the rounds of the cleaner that were begun
-	loaded int   // the calls of Load
+	woken  []int // the arguments of Wake
+	rounds int   // the number of calls of BeginRound
+	loaded int   // the number of calls of Load
 }
 
 func (f *fake) ReadControl(ctx context.Context, number int) (lane.Control, error) {
@@ -110,7 +110,7 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 		cleaner := &sweep.Cleaner{Retention: &endless{}, Lanes: lanes, Now: time.Now, Logger: fn.Logger}
 		fn.Cleaner = cleaner
 		began := time.Now()
-		for range 3 { // the first sweep begins a round of the cleaner, so the round is under way during the others
+		for range 3 { // the first sweep begins a round of the Cleaner, and the round lasts until after the third sweep
 			if err := fn.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -125,8 +125,7 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 	})
 }
 
-// A sweep ends far below functionTimeout even if storage hangs. A second sweep, which waits for the first one,
-// ends in the same time.
+// Even if storage hangs, a sweep ends within a minute. A second sweep that begins at the same time takes no longer.
 func TestFunction_StorageHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,7 +147,7 @@ func TestFunction_StorageHangs(t *testing.T) {
 	})
 }
 
-// inbox counts the looks at the files, and returns err.
+// inbox counts the calls of Collect. Each call returns err.
 type inbox struct {
 	err   error
 	calls int
@@ -156,7 +155,7 @@ type inbox struct {
 
 func (i *inbox) Collect(context.Context) error { i.calls++; return i.err }
 
-// The sweep takes the files even if it cannot read a lane, and wakes the lanes even if it cannot take the files.
+// A sweep takes files even if a lane cannot be read. It wakes lanes even if files cannot be taken.
 func TestFunction_TakesFiles(t *testing.T) {
 	t.Parallel()
 	work := lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
@@ -172,14 +171,13 @@ func TestFunction_TakesFiles(t *testing.T) {
 	}
 }
 
-// countWork returns the number of wakes of lanes, and the number of rounds of the cleaner that were begun.
 func (f *fake) countWork() (woken, rounds int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.woken), f.rounds
 }
 
-// hangingInbox takes files until the time of the sweep is over.
+// hangingInbox is an Inbox whose Collect returns only when the sweep's time limit is over.
 type hangingInbox struct{}
 
 func (hangingInbox) Collect(ctx context.Context) error {
@@ -187,7 +185,8 @@ func (hangingInbox) Collect(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// While a sweep takes files, that sweep and the next one wake the lanes and begin a round of the cleaner.
+// Both sweeps of this test take files until their time limit is over. Long before that, each sweep wakes the lane and
+// begins a round of the Cleaner.
 func TestFunction_FilesDelayNoLane(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,4 @@
-// Package validate is the function that checks a body against the contracts and stores nothing:
-// POST /api/validate.
+// Package validate is the function for POST /api/validate. It checks a body against the contracts, and stores nothing.
 package validate
 
 import (
@@ -17,7 +16,7 @@ type Checker interface {
 	Check(ctx context.Context, contentType string, body []byte) (contract.Checked, error)
 }
 
-// Intake reads bodies within a limit of memory; see httpio.Intake.
+// Intake reads bodies of requests, and limits the memory of all bodies together; see httpio.Intake.
 type Intake interface {
 	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
 }
@@ -26,12 +25,12 @@ type Intake interface {
 type Function struct {
 	Contracts Checker
 	Intake    Intake
-	MaxBody   int64
+	MaxBody   int64 // in bytes
 	Logger    *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. It answers 200 for a body that breaks its contract, too, because the
-// problems are the result of the check.
+// ServeHTTP implements http.Handler. The status is 200 even if the body breaks its contract, because the problems of
+// the body are the result of the check.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	found, err := f.checkBody(w, r)
 	if err != nil {

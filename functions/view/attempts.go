@@ -10,7 +10,7 @@ import (
 	"weir/internal/wire"
 )
 
-// StatusReader reads a message's state. It returns NotFound if there is no such message.
+// StatusReader reads a message's state. If the message does not exist, the error is NotFound.
 type StatusReader interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
@@ -40,7 +40,7 @@ func (f *Attempts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		log = []wire.Attempt{}
 	}
 	httpio.WriteJSON(w, http.StatusOK, struct {
-		Attempts []wire.Attempt `json:"attempts"` // the first attempt and the last ten
-		Count    int            `json:"count"`
+		Attempts []wire.Attempt `json:"attempts"` // if there are more than 20, the first ten and the last ten
+		Count    int            `json:"count"`    // the number of all attempts
 	}{log, st.AttemptCount})
 }

@@ -27,7 +27,7 @@ type Audit struct {
 	Logger *slog.Logger
 }
 
-// auditEntry is the JSON form of an entry of the audit log.
+// auditEntry is the JSON form of an audit.Entry.
 type auditEntry struct {
 	At         time.Time       `json:"at"`
 	Action     string          `json:"action"`
@@ -41,7 +41,7 @@ type auditEntry struct {
 	Invocation string          `json:"invocationId,omitempty"`
 }
 
-// The default and the upper bound of the parameter "limit".
+// The default and the upper bound of the parameter "limit". An export has export.MaxLines for both.
 const defaultAuditLimit, maxAuditLimit = 50, 500
 
 // ServeHTTP implements http.Handler.
@@ -66,7 +66,6 @@ func (f *Audit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}{describeEntries(page), page.Continue})
 }
 
-// newExport returns the export of the entries that a query selects.
 func (f *Audit) newExport(q audit.Query) *export.List[auditEntry] {
 	return &export.List[auditEntry]{File: "audit", Name: "entries", Now: f.Now, Log: f.Logger,
 		Columns: []string{"at", "action", "subject", "detail", "function", "status", "principal", "keyId", "from",
@@ -84,7 +83,6 @@ func (f *Audit) newExport(q audit.Query) *export.List[auditEntry] {
 		}}
 }
 
-// describeEntries returns the JSON form of a page of entries.
 func describeEntries(page audit.Page) []auditEntry {
 	entries := []auditEntry{}
 	for _, e := range page.Entries {

@@ -13,14 +13,13 @@ import (
 	"weir/internal/weir"
 )
 
-// Bodies reads messages with their bodies. LoadEditedMessage returns NotFound if the
-// message was not edited.
+// Bodies reads messages with their bodies. LoadEditedMessage returns the error NotFound if the message was not edited.
 type Bodies interface {
 	LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 	LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
-// Difference serves GET /api/messages/{id}/difference, the changes of an edit. All fields are needed.
+// Difference serves GET /api/messages/{id}/difference: the changes that an edit made to a body. All fields are needed.
 type Difference struct {
 	Bodies Bodies
 	Logger *slog.Logger
@@ -46,7 +45,8 @@ func (f *Difference) readDifference(r *http.Request) (string, error) {
 	return Compare(r.Context(), f.Bodies, id)
 }
 
-// Compare returns the changes of an edit as a unified diff, or NotFound if the message was not edited.
+// Compare returns the changes that an edit made to a message's body, as a unified diff. If the message was not edited,
+// the error is NotFound.
 func Compare(ctx context.Context, bodies Bodies, id weir.ID) (string, error) {
 	edited, err := bodies.LoadEditedMessage(ctx, id)
 	if err != nil {
@@ -59,8 +59,8 @@ func Compare(ctx context.Context, bodies Bodies, id weir.ID) (string, error) {
 	return diffBodies(&accepted, &edited), nil
 }
 
-// diffBodies returns a unified diff. It indents both bodies first, so that each element has its own line, because
-// many upstreams send a body as one line. If the indented bodies are equal, it compares the original bodies.
+// diffBodies indents both bodies before it compares them, because many upstreams send a body as one line. If the
+// indented bodies are equal, diffBodies compares the original bodies.
 func diffBodies(accepted, edited *weir.Message) string {
 	before, after := indentBody(accepted), indentBody(edited)
 	if before == after {
@@ -69,15 +69,15 @@ func diffBodies(accepted, edited *weir.Message) string {
 	return udiff.Unified("accepted", "edited", before, after)
 }
 
-// maxIndentSize is the largest size of a body that is indented. To be indented, a body is parsed into a tree, which
-// takes many times the memory of the body.
+// maxIndentSize is the largest size, in bytes, of a body that is indented. Indentation needs a tree of the body's
+// elements, which takes many times the memory of the body.
 const maxIndentSize = 4 << 20
 
-// maxIndentDepth is the largest depth of a body that is indented: with more levels, most of each line would be
-// indentation.
+// maxIndentDepth is the largest result of treeDepth for a body that is indented with spaces. In a deeper body, each
+// element has a line of its own, but no spaces in front, because otherwise most of each line would be spaces.
 const maxIndentDepth = 32
 
-// indentWidth returns the number of spaces for each level.
+// indentWidth returns the number of spaces for each level of elements.
 func indentWidth(root *etree.Element) int {
 	if treeDepth(root) > maxIndentDepth {
 		return 0

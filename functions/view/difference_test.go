@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// bodies has the bodies of one message. If "edited" is empty, the message was not edited.
+// bodies has the bodies of one message. If the field "edited" is empty, the message was not edited.
 type bodies struct{ accepted, edited string }
 
 func (b bodies) LoadMessage(context.Context, weir.ID) (weir.Message, error) {

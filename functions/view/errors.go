@@ -47,7 +47,6 @@ func (f *Errors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, DescribeErrors(all))
 }
 
-// newExport returns the export of the causes, which has one page.
 func (f *Errors) newExport() *export.List[wire.ErrorCause] {
 	return &export.List[wire.ErrorCause]{File: "errors", Name: "errors", Now: f.Now, Log: f.Logger,
 		Columns: []string{"fingerprint", "contract", "cmsStatus", "message", "count", "keys", "firstAt", "lastAt",

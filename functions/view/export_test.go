@@ -90,8 +90,7 @@ func TestExport_JSON(t *testing.T) {
 	}
 }
 
-// The audit log and the list of bulk replays have a cell that begins with a formula. The export puts an apostrophe
-// before the formula, so that a spreadsheet does not run it.
+// In a CSV, a cell that begins with "=" gets an apostrophe in front, so that a spreadsheet does not run a formula.
 func TestExport_OfOtherLists(t *testing.T) {
 	t.Parallel()
 	s, ask := newReads(t)
@@ -126,7 +125,7 @@ func TestExport_OfOtherLists(t *testing.T) {
 	}
 }
 
-// Read implements view.AuditReader. Each page has one entry, and is not the last one.
+// Read implements view.AuditReader. Each page has one entry, and names a next page.
 func (s *source) Read(_ context.Context, q audit.Query) (audit.Page, error) {
 	s.query = q
 	return audit.Page{Entries: []audit.Entry{{At: noon, Action: "pause", Subject: "=1+1", Detail: `{"all":true}`,

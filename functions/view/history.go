@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// StatsReader reads the counters of each minute; see history.Keeper.Series.
+// StatsReader reads the counters of a span of time, in steps; see history.Keeper.Series.
 type StatsReader interface {
 	Series(ctx context.Context, span, step time.Duration, lane int) ([]history.Minute, error)
 }
@@ -23,7 +23,7 @@ type History struct {
 	Logger *slog.Logger
 }
 
-// HistoryStep is the JSON form of one step of time.
+// HistoryStep is the JSON form of the counters of one step.
 type HistoryStep struct {
 	At           time.Time              `json:"at"`
 	Accepted     int64                  `json:"accepted"`
@@ -54,7 +54,7 @@ const (
 	// defaultHistory and maxHistory are the default and the upper bound of the parameter "minutes".
 	defaultHistory = 60
 	maxHistory     = 8 * 24 * 60
-	// maxSteps is the number of steps that a plot can show, approximately.
+	// maxSteps is about the number of steps that a plot can show.
 	maxSteps = 240
 )
 
@@ -83,8 +83,8 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
-// ChooseStep returns the step for a span of minutes. It is the shortest of 1, 5, 15, 30 and 60 minutes of which the
-// span has at most maxSteps. If even 60 minutes are too short for that, the step is still an hour.
+// ChooseStep returns the length of the steps for a span of minutes. The length is 1, 5, 15, 30 or 60 minutes: the
+// shortest one that divides the span into at most maxSteps whole steps. If none of them does, the length is 60 minutes.
 func ChooseStep(minutes int) time.Duration {
 	for _, step := range []int{1, 5, 15, 30, 60} {
 		if minutes/step <= maxSteps {

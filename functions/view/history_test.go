@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// historian answers with one minute, and records the parameters of the last call.
+// historian is a view.StatsReader. Series returns one minute, and records the arguments of the last call.
 type historian struct {
 	span, step time.Duration
 	lane       int

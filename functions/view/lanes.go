@@ -41,7 +41,6 @@ func (f *Lanes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, DescribeLanes(lanes, wire.NewCalendar(f.Calendar, f.Now())))
 }
 
-// newExport returns the export of the lanes, which has one page.
 func (f *Lanes) newExport() *export.List[wire.Lane] {
 	return &export.List[wire.Lane]{File: "lanes", Name: "lanes", Now: f.Now, Log: f.Logger,
 		Columns: []string{"lane", "accepted", "delivered", "dead", "cancelled", "superseded", "discarded", "moved",
@@ -64,7 +63,7 @@ func (f *Lanes) newExport() *export.List[wire.Lane] {
 		}}
 }
 
-// newLaneRecord returns the cells of a lane.
+// newLaneRecord returns the cells of a lane, in the order of the export's columns.
 func newLaneRecord(l wire.Lane) []string {
 	cells := []string{strconv.Itoa(l.Number)}
 	for _, n := range []int64{l.Accepted, l.Delivered, l.Dead, l.Cancelled, l.Superseded, l.Discarded, l.Moved,
@@ -77,7 +76,7 @@ func newLaneRecord(l wire.Lane) []string {
 		export.FormatTime(l.NextDueAt), l.LastError, export.FormatTime(l.LastErrorAt))
 }
 
-// formatFraction returns a number for a cell; "" for nil.
+// formatFraction returns the text of a cell; nil = an empty cell.
 func formatFraction(f *float64) string {
 	if f == nil {
 		return ""

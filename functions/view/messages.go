@@ -25,7 +25,7 @@ type Searcher interface {
 type Messages struct {
 	Source     Searcher
 	Lanes      int
-	ShownNames []string // names of the values that contracts show, sorted; they are columns of an export
+	ShownNames []string // the sorted names of all shown values; each is a column of an export
 	// HasUpstreams is true if the settings have upstreams. An export then has the column "upstream".
 	HasUpstreams bool
 	Now          func() time.Time
@@ -56,7 +56,6 @@ func (f *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, DescribeMessages(found))
 }
 
-// newMessageExport returns the export of a list of messages.
 func newMessageExport(file string, shownNames []string, hasUpstreams bool,
 	search func(ctx context.Context, limit int, token string) (overview.SearchResult, error),
 	now func() time.Time, log *slog.Logger) *export.List[wire.MessageLine] {
@@ -81,8 +80,8 @@ func newMessageExport(file string, shownNames []string, hasUpstreams bool,
 var messageColumns = []string{"id", "stage", "contract", "key", "lane", "sequence", "version", "attempts",
 	"acceptedAt", "deliverAt", "finishedAt", "nextAttemptAt", "cmsStatus", "lastError", "size"}
 
-// columnsOf returns the columns of exported messages. They are messageColumns, the column "upstream" if the settings
-// have upstreams, and the values that contracts show.
+// columnsOf returns the columns of exported messages: messageColumns, the column "upstream" if the settings have
+// upstreams, and a column for each of shownNames.
 func columnsOf(shownNames []string, hasUpstreams bool) []string {
 	columns := slices.Clone(messageColumns)
 	if hasUpstreams {
@@ -109,12 +108,12 @@ func newMessageRecord(m *wire.MessageLine, shownNames []string, hasUpstreams boo
 	return cells
 }
 
-// DescribeMessages returns the JSON form of a page of a search.
+// DescribeMessages returns the JSON form of a page of messages.
 func DescribeMessages(found overview.SearchResult) wire.MessageList {
 	list := wire.MessageList{Messages: []wire.MessageLine{}, Looked: found.Examined,
 		NotSearched: found.BodiesSkipped, Complete: found.Complete, Continue: found.Continue}
 	for _, st := range found.Messages {
-		st.Attempts = nil // incomplete in the rows that a search reads
+		st.Attempts = nil // the rows that a search reads do not have all attempts
 		list.Messages = append(list.Messages, wire.MessageLine{Message: wire.NewMessage(st), Size: st.Message.Size})
 	}
 	return list
@@ -123,11 +122,11 @@ func DescribeMessages(found overview.SearchResult) wire.MessageList {
 const (
 	defaultLimit = 50
 	maxLimit     = 200
-	// maxText limits the bytes of a parameter. A key can have as many bytes.
+	// maxText limits the bytes of a parameter. An ordering key has the same limit.
 	maxText = 1 << 10
 )
 
-// maxAttempts is the largest number of attempts that a parameter of a search may name.
+// maxAttempts limits the values of the parameters "attemptsFrom" and "attemptsTo".
 const maxAttempts = 1_000_000
 
 var searchParameters = []string{"stage", "key", "keyPrefix", "contract", "upstream", "version", "fingerprint",
@@ -138,19 +137,20 @@ var searchParameters = []string{"stage", "key", "keyPrefix", "contract", "upstre
 // Search has the parameters of a search.
 type Search struct {
 	Filter   overview.Filter
-	Order    overview.Order // the order of the messages in one answer
+	Order    overview.Order // the order of messages within one answer
 	Limit    int
 	Continue string
 	format   export.Format
 }
 
-// ParseSearch parses the parameters of a search for the operator's page. The error names every problem.
+// ParseSearch parses the parameters of a search for the operator's page. The argument "lanes" is the number of lanes.
+// The error names every problem.
 func ParseSearch(values url.Values, lanes int) (Search, error) {
 	p := &parameters{values: values}
 	return p.readSearch(lanes, "")
 }
 
-// parseSearch parses the parameters of a search in a request.
+// parseSearch parses the parameters of a request, including the format of an export.
 func parseSearch(r *http.Request, lanes int) (Search, error) {
 	p := &parameters{values: r.URL.Query()}
 	f := p.readFormat(r)
@@ -160,8 +160,8 @@ func parseSearch(r *http.Request, lanes int) (Search, error) {
 	return p.readSearch(lanes, f)
 }
 
-// readSearch parses the parameters of a search, except "format". The argument "form" is the format of an export; "" =
-// no export.
+// readSearch parses the parameters of a search, except "format". The argument "form" is the format of the requested
+// export; "" = no export.
 func (p *parameters) readSearch(lanes int, form export.Format) (Search, error) {
 	s := Search{
 		format: form,

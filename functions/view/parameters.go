@@ -15,7 +15,7 @@ import (
 	"weir/internal/weir"
 )
 
-// parameters parses the parameters of a URL, and collects their problems.
+// parameters parses the parameters of a URL, and collects the problems of the parameters.
 type parameters struct {
 	values   url.Values
 	problems []weir.Problem
@@ -40,8 +40,9 @@ func (p *parameters) toError() error {
 // hostParameters are the parameters by which the host authenticates the caller.
 var hostParameters = []string{"code", "clientId"}
 
-// refuseOthers refuses parameters other than the named ones. Otherwise a search whose filter is misspelt would find
-// everything. refuseOthers also refuses repeated parameters.
+// refuseOthers adds a problem for each unknown parameter. Otherwise a search with a misspelt filter would find all
+// messages. The known parameters are those in the argument "names" and those in hostParameters. It is also a problem if
+// the URL has a parameter of "names" more than once.
 func (p *parameters) refuseOthers(names ...string) {
 	for name, given := range p.values {
 		switch {
@@ -76,8 +77,8 @@ func (p *parameters) readText(name string) string {
 	return s
 }
 
-// readNumber parses a whole number from low to high. It returns the argument "absent" if the parameter is empty or
-// wrong.
+// readNumber parses a whole number from low to high. If the parameter is empty or wrong, the result is the argument
+// "absent".
 func (p *parameters) readNumber(name string, absent, low, high int) int {
 	s := p.values.Get(name)
 	if s == "" {
@@ -103,7 +104,6 @@ func (p *parameters) readTime(name string) time.Time {
 	return t
 }
 
-// checkSpan refuses a span of time that ends before it begins.
 func (p *parameters) checkSpan(fromName string, from time.Time, toName string, to time.Time) {
 	if !from.IsZero() && !to.IsZero() && !from.Before(to) {
 		p.addProblem(toName, "must be after "+fromName)
@@ -127,7 +127,7 @@ func (p *parameters) readStatusRange(name string) overview.StatusRange {
 	return overview.StatusRange{Low: n, High: n}
 }
 
-// readShown parses the name of a shown value and a text, with a colon between them.
+// readShown parses a filter such as "title:harbour", which selects messages whose Shown["title"] contains "harbour".
 func (p *parameters) readShown(name string) overview.ShownFilter {
 	text := p.readText(name)
 	if text == "" {
@@ -159,7 +159,7 @@ func (p *parameters) readStage() weir.Stage {
 	return s
 }
 
-// readFormat returns the format of an export; "" = the request is not for an export, or for an unknown format.
+// readFormat returns the format of the requested export; "" = no export, or an unknown format.
 func (p *parameters) readFormat(r *http.Request) export.Format {
 	f, err := export.ParseFormat(r)
 	if err != nil {
@@ -168,7 +168,7 @@ func (p *parameters) readFormat(r *http.Request) export.Format {
 	return f
 }
 
-// readLimit parses the parameter "limit". An export may have more lines than another answer.
+// readLimit parses the parameter "limit", which has a larger default and maximum in an export.
 func (p *parameters) readLimit(f export.Format) int {
 	if f == "" {
 		return p.readNumber("limit", defaultLimit, 1, maxLimit)

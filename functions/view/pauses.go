@@ -11,7 +11,7 @@ import (
 	"weir/internal/wire"
 )
 
-// PauseReader reads the pauses that operators set on lanes and keys, and that are in force now.
+// PauseReader reads the operators' pauses of lanes and keys that are in force now.
 type PauseReader interface {
 	ReadPauses(ctx context.Context) ([]weir.Pause, error)
 }

@@ -20,7 +20,7 @@ type pauseReader struct {
 
 func (f pauseReader) ReadPauses(context.Context) ([]weir.Pause, error) { return f.pauses, f.err }
 
-// hours is a calendar that is closed until a time.
+// hours is a calendar that is closed until the time in its field, and open after that time.
 type hours struct{ until time.Time }
 
 func (h hours) At(t time.Time) (bool, string, time.Time) {

@@ -29,12 +29,12 @@ type source struct {
 	token  string             // the token of the last search
 	due    overview.DueFilter // the filter of the last call of Scheduled
 	query  audit.Query        // the last query of the audit log
-	fails  error              // the error of each method, except of a look-up that finds nothing
+	fails  error              // the error of each method; a method that does not find an item returns NotFound instead
 
-	isLast      bool          // true = the page of messages is the last one
-	failsBehind error         // the error of each page after the first one
-	passTime    time.Duration // the time by which each page of messages moves the clock
-	clock       time.Duration // the time since noon
+	isLast      bool          // true = Search returns the last page
+	failsBehind error         // the error of Search for every page except the first
+	passTime    time.Duration // each call of Search adds passTime to the clock
+	clock       time.Duration // the current time is noon plus clock
 }
 
 func (s *source) now() time.Time { return noon.Add(s.clock) }
@@ -113,8 +113,9 @@ var busy = overview.Lane{
 	PauseCause: overview.PauseCause{By: overview.ByCMS, Reason: "503", Until: noon.Add(time.Minute)},
 }
 
-// newReads returns a source, and a function that gets an address with names and values of headers. The function
-// compares each answer except a 400 with the OpenAPI document.
+// newReads returns a source, and a function that sends a GET request and returns the answer. The function's argument
+// "header" has a name and a value for each header. The function checks each answer against the OpenAPI document, except
+// an answer with the status 400.
 func newReads(t *testing.T) (*source, func(address string, header ...string) *httptest.ResponseRecorder) {
 	t.Helper()
 	document, err := openapitest.Read(openapi.Document)
@@ -140,7 +141,7 @@ func newReads(t *testing.T) (*source, func(address string, header ...string) *ht
 			r.Header.Set(header[i], header[i+1])
 		}
 		mux.ServeHTTP(w, r)
-		if w.Code != http.StatusBadRequest { // a 400 may be due to a request that the document does not allow
+		if w.Code != http.StatusBadRequest { // some tests send wrong requests on purpose, which get a 400
 			for _, text := range document.Check(openapitest.Exchange{Request: r, Status: w.Code, Header: w.Header(),
 				Received: w.Body.Bytes()}) {
 				t.Errorf("GET %s breaks openapi.yaml: %s", address, text)

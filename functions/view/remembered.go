@@ -10,7 +10,7 @@ import (
 	"weir/internal/wire"
 )
 
-// RememberedReader reads the remembered id of a key and contract; see lane.Messages.
+// RememberedReader reads the remembered id of a key and contract; "" = no id. See lane.Messages.
 type RememberedReader interface {
 	FindRemembered(ctx context.Context, key, contract string) (string, error)
 }
@@ -18,7 +18,7 @@ type RememberedReader interface {
 // Remembered serves GET /api/remembered. All fields are needed.
 type Remembered struct {
 	Reader    RememberedReader
-	Contracts []string // the contracts of the settings
+	Contracts []string // the names of all contracts in the settings
 	Lanes     int
 	Logger    *slog.Logger
 }

@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// rememberedReader has ids by key and contract. It cannot read those of the key "away".
+// rememberedReader has ids by "key|contract". Reading an id of the key "away" fails.
 type rememberedReader map[string]string
 
 func (f rememberedReader) FindRemembered(_ context.Context, key, contract string) (string, error) {

@@ -13,21 +13,20 @@ import (
 	"weir/internal/weir"
 )
 
-// Jobs reads bulk replays. Get returns NotFound if there is no such job.
+// Jobs reads bulk replays. If the job does not exist, Get returns the error NotFound.
 type Jobs interface {
 	List(ctx context.Context) ([]replay.Job, error)
 	Get(ctx context.Context, id string) (replay.Job, error)
 }
 
-// Replays serves GET /api/replays. With a path value "id" it serves GET /api/replays/{id}. All fields are
-// needed.
+// Replays serves GET /api/replays and GET /api/replays/{id}. All fields are needed.
 type Replays struct {
 	Jobs   Jobs
 	Now    func() time.Time
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. If the path value "id" is empty, the answer is the list of all jobs.
 func (f *Replays) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("id") == "" && writeExport(w, r, f.newExport()) {
 		return
@@ -53,8 +52,8 @@ func (f *Replays) readAnswer(r *http.Request) (any, error) {
 	}{jobs}, err
 }
 
-// writeExport answers a request that has the parameter "format". The answer is the list as a file, or an error.
-// writeExport reports whether it has answered.
+// writeExport answers a request for an export with the list as a file, and a request for an unknown format with an
+// error. It reports whether it has answered.
 func writeExport[T any](w http.ResponseWriter, r *http.Request, list *export.List[T]) bool {
 	isAsked, err := list.WriteIfAsked(w, r)
 	if err != nil {
@@ -64,7 +63,6 @@ func writeExport[T any](w http.ResponseWriter, r *http.Request, list *export.Lis
 	return isAsked || err != nil
 }
 
-// newExport returns the export of the bulk replays, which has one page.
 func (f *Replays) newExport() *export.List[replay.Job] {
 	return &export.List[replay.Job]{File: "replays", Name: "replays", Now: f.Now, Log: f.Logger,
 		Columns: []string{"id", "state", "reason", "filter.key", "filter.lane", "filter.contract", "filter.fingerprint",
@@ -78,7 +76,7 @@ func (f *Replays) newExport() *export.List[replay.Job] {
 		}}
 }
 
-// newJobRecord returns the cells of a bulk replay.
+// newJobRecord returns the cells of a bulk replay, in the order of the export's columns.
 func newJobRecord(j replay.Job) []string {
 	laneNumber := ""
 	if j.Filter.Lane != nil {

@@ -19,8 +19,8 @@ type ScheduledReader interface {
 type Scheduled struct {
 	Source     ScheduledReader
 	Lanes      int
-	ShownNames []string // the names of the values that contracts show, sorted
-	// HasUpstreams has the same meaning as in Messages.
+	ShownNames []string // the sorted names of all shown values; each is a column of an export
+	// HasUpstreams is true if the settings have upstreams. An export then has the column "upstream".
 	HasUpstreams bool
 	Now          func() time.Time
 	Logger       *slog.Logger

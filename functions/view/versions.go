@@ -10,7 +10,8 @@ import (
 	"weir/internal/wire"
 )
 
-// VersionReader reads the newest delivered version of a key and contract; see lane.Messages.
+// VersionReader reads the newest delivered version of a key and contract; the zero value = no version. See
+// lane.Messages.
 type VersionReader interface {
 	FindLatestVersion(ctx context.Context, key, contract string) (lane.LatestVersion, error)
 }
@@ -18,7 +19,7 @@ type VersionReader interface {
 // Versions serves GET /api/versions. All fields are needed.
 type Versions struct {
 	Reader    VersionReader
-	Contracts []string // those contracts of the settings whose messages supersede each other
+	Contracts []string // the names of all contracts with the setting "supersede"
 	Lanes     int
 	Logger    *slog.Logger
 }
@@ -52,8 +53,8 @@ func (f *Versions) readVersions(r *http.Request) (wire.VersionList, error) {
 	return list, nil
 }
 
-// readKeyAndContracts returns the key in a request, and the contract that the request names. If the request
-// names no contract, readKeyAndContracts returns the given contracts.
+// readKeyAndContracts returns the key and the contract that a request names. If the request names no contract,
+// readKeyAndContracts returns all given contracts.
 func readKeyAndContracts(r *http.Request, contracts []string) (key string, asked []string, err error) {
 	p := &parameters{values: r.URL.Query()}
 	p.refuseOthers("key", "contract")
@@ -62,7 +63,7 @@ func readKeyAndContracts(r *http.Request, contracts []string) (key string, asked
 		p.addProblem("key", "is missing")
 	}
 	if name := p.readText("contract"); name != "" {
-		contracts = []string{name} // even if the settings do not have this contract any more
+		contracts = []string{name} // can be a contract that the settings no longer have
 	}
 	return key, contracts, p.toError()
 }

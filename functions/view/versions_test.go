@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// versionReader has versions by key and contract. It cannot read those of the key "away".
+// versionReader has versions by "key|contract". Reading a version of the key "away" fails.
 type versionReader map[string]lane.LatestVersion
 
 func (f versionReader) FindLatestVersion(_ context.Context, key, contract string) (lane.LatestVersion, error) {

@@ -10,7 +10,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Discarder requests that a dead message is given up for good; see lane.Requests.Discard.
+// Discarder asks the holder to discard a dead message; see lane.Requests.Discard.
 type Discarder interface {
 	Discard(ctx context.Context, id weir.ID, reason string) (weir.Status, error)
 }
@@ -22,8 +22,8 @@ type Discard struct {
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The id is the path value "id". It answers 202 when the discard is requested, and
-// 200 if the message is discarded already.
+// ServeHTTP implements http.Handler. The id is the path value "id". The status is 202 if the holder still has to
+// discard the message, and 200 if the message is already discarded.
 func (f *Discard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	st, err := f.requestDiscard(r)
 	if err != nil {

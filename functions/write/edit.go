@@ -18,19 +18,19 @@ type Accepter interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }
 
-// StatusReader reads the status of a message. NotFound: there is no such message.
+// StatusReader reads the status of a message. If the message does not exist, the error is NotFound.
 type StatusReader interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Edit serves POST /api/messages/{id}/edit: it replays a dead message with the body of the request. The log
-// keeps the accepted body, too. All fields are needed.
+// Edit serves POST /api/messages/{id}/edit. It replays a dead message with the body of the request in place of the
+// accepted body. The accepted body stays in the log. All fields of an Edit must be set.
 type Edit struct {
 	Contracts Accepter
 	Messages  StatusReader
 	Log       Replayer
 	Caller    Caller
-	MaxBody   int64
+	MaxBody   int64 // in bytes
 	Logger    *slog.Logger
 }
 
@@ -79,7 +79,6 @@ func (f *Edit) editMessage(w http.ResponseWriter, r *http.Request) (weir.Status,
 			Edit: &lane.Edit{Body: m.Body, ContentType: m.ContentType, Version: m.Version, Note: note, Shown: m.Shown}})
 }
 
-// readNote parses the parameter "note".
 func readNote(r *http.Request) (string, error) {
 	note := strings.TrimSpace(r.URL.Query().Get("note"))
 	if n := utf8.RuneCountInString(note); n > weir.MaxReason || !utf8.ValidString(note) {
@@ -89,8 +88,8 @@ func readNote(r *http.Request) (string, error) {
 	return note, nil
 }
 
-// checkSameMessage refuses an edit with another contract or key, because they determine the lane and the
-// order of a message.
+// checkSameMessage returns an error if an edit changes the contract or the ordering key. Such a body is another
+// message, which needs its own position in the log.
 func checkSameMessage(accepted, edited *weir.Message) error {
 	var problems []weir.Problem
 	if edited.Contract != accepted.Contract {

@@ -11,18 +11,18 @@ import (
 	"weir/internal/wire"
 )
 
-// Eraser erases the content of a final message; see lane.Requests.
+// Eraser erases the content of a final message; see lane.Requests.Erase.
 type Eraser interface {
 	Erase(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Redactor redacts the audit log. It removes the parameters of the changes that have the given subject. In the
-// parameters of all other changes it replaces the given text.
+// Redactor redacts the audit log. Redact removes the parameters of the entries with the given subject. In the
+// parameters of all other entries, Redact replaces the given text.
 type Redactor interface {
 	Redact(ctx context.Context, subject, text, replacement string) error
 }
 
-// Files removes the files that became a message; see inbox.Collector.
+// Files removes the file in the archive that became a message, if there is one; see inbox.Collector.
 type Files interface {
 	EraseMessage(ctx context.Context, id string) error
 }
@@ -37,8 +37,8 @@ type Erase struct {
 	Logger   *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The id is the path value "id". It answers 200 when the content is erased,
-// even if an earlier request erased it.
+// ServeHTTP implements http.Handler. The id is the path value "id". The status is 200 if this or an earlier request has
+// erased the content.
 func (f *Erase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	st, err := f.eraseMessage(r)
 	if err != nil {
@@ -51,9 +51,9 @@ func (f *Erase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
 }
 
-// eraseMessage redacts the audit log, removes the files of the message, and then erases the message. It redacts the
-// log first, because nobody knows the message's key any more once the message is erased. If eraseMessage stops before
-// its last step, the message is not erased yet, and the request can be repeated.
+// eraseMessage redacts the audit log, removes the message's file, and then erases the message. The redaction needs the
+// ordering key, which an erased message no longer has. Because the message is erased last, a repeated request can still
+// do all steps after an error.
 func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
@@ -64,7 +64,7 @@ func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 		return weir.Status{}, err
 	}
 	if !before.Stage.Final() {
-		return f.Log.Erase(r.Context(), id) // Erase refuses the message and returns the reason
+		return f.Log.Erase(r.Context(), id) // returns the reason for which the message cannot be erased
 	}
 	if before.ErasedAt.IsZero() {
 		key := before.Message.Key

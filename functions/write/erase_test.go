@@ -15,7 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// erasable is a log with one message, and the audit log. It records the calls, except those of Status.
+// erasable implements the interfaces of write.Erase except Files, for one message. It records all calls except those of
+// Status.
 type erasable struct {
 	stage      weir.Stage
 	erased     bool
@@ -79,7 +80,7 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// files has the file of a message. It records its calls in the field "log".
+// files is a write.Files that records its calls in log.calls.
 type files struct {
 	log  *erasable
 	fail error // the error that EraseMessage returns
@@ -90,7 +91,8 @@ func (f files) EraseMessage(_ context.Context, id string) error {
 	return f.fail
 }
 
-// If the file of a message cannot be removed, the message is not erased, and the request can be repeated.
+// Weir removes the file of a message before it erases the message. If the file cannot be removed, Weir does not erase
+// the message, and the client can repeat the request.
 func TestErase_RemovesTheFileFirst(t *testing.T) {
 	t.Parallel()
 	id := weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00000000000000000000"}

@@ -10,7 +10,7 @@ import (
 	"weir/internal/wire"
 )
 
-// RememberedForgetter asks the holder to forget the remembered id of a key and contract; see
+// RememberedForgetter asks the holder to forget the remembered id of a key and contract, and returns that id; see
 // lane.Requests.ForgetRemembered.
 type RememberedForgetter interface {
 	ForgetRemembered(ctx context.Context, key, contract string) (string, error)
@@ -24,7 +24,7 @@ type ForgetRemembered struct {
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. It answers 202 with the id that will be forgotten.
+// ServeHTTP implements http.Handler. The answer has the status 202, and the id that the holder will forget.
 func (f *ForgetRemembered) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	list, err := f.askToForget(w, r)
 	if err != nil {

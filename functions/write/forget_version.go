@@ -10,8 +10,8 @@ import (
 	"weir/internal/wire"
 )
 
-// VersionForgetter asks the holder to forget the newest delivered version of a key and contract; see
-// lane.Requests.ForgetVersion.
+// VersionForgetter asks the holder to forget the newest delivered version of a key and contract, and returns that
+// version; see lane.Requests.ForgetVersion.
 type VersionForgetter interface {
 	ForgetVersion(ctx context.Context, key, contract string) (lane.LatestVersion, error)
 }
@@ -24,14 +24,13 @@ type ForgetVersion struct {
 	Logger *slog.Logger
 }
 
-// forgetRequest is the body of a request. Both fields are needed: a missing contract must not mean all
-// contracts.
+// forgetRequest is the body of a request. Both fields are needed: a missing contract must not mean all contracts.
 type forgetRequest struct {
 	Key      *string `json:"key"`
 	Contract string  `json:"contract"`
 }
 
-// ServeHTTP implements http.Handler. It answers 202 with the version that will be forgotten.
+// ServeHTTP implements http.Handler. The answer has the status 202, and the version that the holder will forget.
 func (f *ForgetVersion) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	list, err := f.askToForget(w, r)
 	if err != nil {

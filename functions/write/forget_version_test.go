@@ -14,7 +14,7 @@ import (
 
 // versions is a log with one version and one remembered id, for the key k and the contract c.
 type versions struct {
-	called []int // the lanes of the calls of Call
+	called []int // the arguments of Call
 }
 
 func (f *versions) ForgetVersion(_ context.Context, key, contract string) (lane.LatestVersion, error) {
@@ -42,8 +42,8 @@ func TestForgetRemembered(t *testing.T) {
 	checkForgetting(t, "remembered", `"remembered":[{"contract":"c","id":"17"}]`)
 }
 
-// checkForgetting sends requests to forget a thing, which is "version" or "remembered". The answer to the valid
-// request must contain the text in "granted".
+// checkForgetting sends requests to forget a version or a remembered id: the argument "thing" is "version" or
+// "remembered". The answer to the valid request must contain the argument "granted".
 func checkForgetting(t *testing.T, thing, granted string) {
 	t.Helper()
 	for name, c := range map[string]struct {

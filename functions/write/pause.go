@@ -24,7 +24,7 @@ type Pauser interface {
 	ReadPauses(ctx context.Context) ([]weir.Pause, error)
 }
 
-// Caller wakes the lane's drainer, in this process or in the process that holds the lane.
+// Caller makes this or another process drain the lane. Call returns at once.
 type Caller interface{ Call(lane int) }
 
 // Pause serves POST /api/pause. All fields are needed.
@@ -44,8 +44,8 @@ type target struct {
 	Key  *string `json:"key"`
 }
 
-// pauseRequest is the body of a request. It repeats the fields of the type target. If it embedded that type, the JSON
-// decoder would name a field "target.lane" in an error.
+// pauseRequest is the body of a request. It repeats the fields of the type target: if the type were embedded, the JSON
+// decoder would write "target.lane" for "lane" in an error.
 type pauseRequest struct {
 	All    bool       `json:"all"`
 	Lane   *int       `json:"lane"`
@@ -68,7 +68,7 @@ func (f *Pause) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writePauses(w, pauses)
 }
 
-// pauseTarget pauses the target, and returns all pauses that are then in force.
+// pauseTarget pauses the target of a request, and returns all pauses that are then in force.
 func (f *Pause) pauseTarget(w http.ResponseWriter, r *http.Request) ([]weir.Pause, error) {
 	var in pauseRequest
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
@@ -96,7 +96,7 @@ func (f *Pause) pauseTarget(w http.ResponseWriter, r *http.Request) ([]weir.Paus
 	return f.Pauser.ReadPauses(r.Context())
 }
 
-// pauseLength returns the length of a pause; 0 = the pause ends when an operator resumes its target.
+// pauseLength returns the length of a pause; 0 = the pause has no set end.
 func pauseLength(p weir.Pause) time.Duration {
 	if p.Until.IsZero() {
 		return 0
@@ -108,7 +108,7 @@ func writePauses(w http.ResponseWriter, pauses []weir.Pause) {
 	httpio.WriteJSON(w, http.StatusOK, wire.PauseList{Pauses: wire.NewPauses(pauses)})
 }
 
-// resolveLanes returns the selected lanes, and the selected key if there is one.
+// resolveLanes returns the selected lanes, out of n, and the selected key; "" = whole lanes are selected.
 func (t target) resolveLanes(n int) (lanes []int, key string, err error) {
 	named := 0
 	for _, given := range []bool{t.All, t.Lane != nil, t.Key != nil} {
@@ -135,7 +135,7 @@ func (t target) resolveLanes(n int) (lanes []int, key string, err error) {
 	return []int{lane.Of(*t.Key, n)}, *t.Key, nil
 }
 
-// buildPause returns the requested pause, without lane and key.
+// buildPause returns the requested pause without Lane, Key and By.
 func (in *pauseRequest) buildPause(now time.Time) (weir.Pause, error) {
 	p := weir.Pause{Reason: strings.TrimSpace(in.Reason), Since: now}
 	switch {
@@ -167,10 +167,11 @@ func invalidError(path, message string) error {
 		Problems: []weir.Problem{{Path: path, Message: message}}}
 }
 
-// forEachLane calls do with each index of lanes, a few at a time. If do fails, forEachLane usually returns an error
-// that names the lanes for which do failed, and the client may repeat the whole request. In two cases it returns the
-// error of the first lane instead: if lanes has only one lane, or if do fails for all lanes and the first error is a
-// Conflict.
+// forEachLane calls do with each index of lanes, a few at a time, and makes all calls even if some fail. If calls fail,
+// forEachLane returns one of these errors:
+//   - the error for lanes[0], if there is only one lane
+//   - the error for lanes[0], if all calls fail and this error is a Conflict
+//   - otherwise an error that names the failed lanes, and that asks the client to repeat the request
 func forEachLane(lanes []int, do func(i int) error) error {
 	failed := make([]error, len(lanes))
 	err := lane.ForEach(len(lanes), func(i int) error { failed[i] = do(i); return failed[i] })

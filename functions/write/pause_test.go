@@ -17,12 +17,12 @@ import (
 	"weir/internal/weir"
 )
 
-// pauses stores pauses, and records the lanes of the calls of Call.
+// pauses implements write.Pauser and write.Caller in memory.
 type pauses struct {
 	mu     sync.Mutex
 	all    map[weir.Pause]bool // the pauses in force
 	fail   map[int]error       // the error of Pause and Resume, by lane
-	called []int
+	called []int               // the arguments of Call
 }
 
 func (f *pauses) Pause(_ context.Context, p weir.Pause) error {
@@ -69,8 +69,8 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func nameAuthor(*http.Request) string { return "ada" }
 
-// postPause posts to /api/pause or /api/resume. It returns the answer's status and body, and one text for each pause in
-// the body: scope, key, reason, beginning and end.
+// postPause posts to /api/pause or /api/resume. It returns the answer's status and body, and a text
+// "scope|key|reason|since|until" for each pause in the body.
 func (f *pauses) postPause(t *testing.T, address, body string) (status int, text string, paused []string) {
 	t.Helper()
 	var h http.Handler = &write.Pause{Pauser: f, NameAuthor: nameAuthor, Lanes: 3, Now: now, Logger: quiet}
@@ -165,9 +165,9 @@ func TestResume(t *testing.T) {
 	laneOfKey := lane.Of("k", 3)
 	for name, c := range map[string]struct {
 		body         string
-		left, called int // the pauses that are left, and the lanes that are called
+		left, called int // the number of remaining pauses, and of lanes passed to Call
 	}{
-		"All":  {`{"all":true}`, 1, 3}, // keys stay paused
+		"All":  {`{"all":true}`, 1, 3}, // the pause of a key remains
 		"Lane": {`{"lane":2}`, 3, 1},
 		"Key":  {`{"key":"k"}`, 3, 1},
 	} {

@@ -12,7 +12,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Replayer requests the replay of a dead message; see lane.Requests.Replay.
+// Replayer asks the holder to replay a dead message; see lane.Requests.Replay.
 type Replayer interface {
 	Replay(ctx context.Context, id weir.ID, o lane.ReplayOptions) (weir.Status, error)
 }
@@ -24,8 +24,8 @@ type Replay struct {
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The id is the path value "id". It answers 202 when the replay is
-// requested. The message's stage shows the result.
+// ServeHTTP implements http.Handler. The id is the path value "id". The status is 202, because the holder replays the
+// message later. The message's stage shows the result.
 func (f *Replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	st, err := f.requestReplay(r)
 	if err != nil {
@@ -49,13 +49,11 @@ func (f *Replay) requestReplay(r *http.Request) (weir.Status, error) {
 	return f.Log.Replay(r.Context(), id, lane.ReplayOptions{Force: force})
 }
 
-// answerReplay answers with the message's state, and wakes its lane.
 func answerReplay(w http.ResponseWriter, st weir.Status, caller Caller) {
 	httpio.WriteJSON(w, http.StatusAccepted, wire.NewMessage(st))
 	caller.Call(st.Message.ID.Lane)
 }
 
-// readForce parses the parameter "force".
 func readForce(r *http.Request) (bool, error) {
 	text := r.URL.Query().Get("force")
 	if text == "" {

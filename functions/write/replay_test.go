@@ -14,11 +14,11 @@ import (
 	"weir/internal/weir"
 )
 
-// dead is a log with one dead message, which is in lane 2.
+// dead implements the interfaces of write.Replay and write.Edit, for one dead message in lane 2.
 type dead struct {
 	message weir.Message
-	asked   []lane.ReplayOptions // the options of the replays that were requested
-	called  int                  // the number of calls of Call for lane 2
+	asked   []lane.ReplayOptions // the options of the requested replays
+	called  int                  // the number of calls of Call with lane 2
 }
 
 func newDead() *dead {

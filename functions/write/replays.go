@@ -24,7 +24,7 @@ type Replays struct {
 	Logger *slog.Logger
 }
 
-// replaysRequest is the body of a request. The filter must be present. An empty filter selects all dead messages.
+// replaysRequest is the body of a request. The filter must be present; an empty filter selects all dead messages.
 type replaysRequest struct {
 	Filter *struct {
 		Key         *string    `json:"key"`

@@ -14,11 +14,11 @@ import (
 	"weir/internal/weir"
 )
 
-// jobs implements write.Jobs. It starts no job.
+// jobs is a write.Jobs that records calls, and starts no job.
 type jobs struct {
 	specs   []replay.Spec // the arguments of the calls of Start and Plan
 	planned bool          // true = Plan was called
-	err     error         // the error of each method, except of a Cancel that finds no job
+	err     error         // the error of each method; Cancel of an unknown job returns NotFound instead
 }
 
 func (f *jobs) Start(_ context.Context, s replay.Spec) (replay.Job, error) {

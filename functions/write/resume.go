@@ -26,7 +26,7 @@ func (f *Resume) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writePauses(w, remaining)
 }
 
-// resumeTarget resumes the target, and returns all pauses that are then in force.
+// resumeTarget resumes the target of a request, and returns all pauses that are still in force.
 func (f *Resume) resumeTarget(w http.ResponseWriter, r *http.Request) ([]weir.Pause, error) {
 	var in target
 	if err := httpio.ReadJSON(w, r, &in); err != nil {

@@ -11,16 +11,17 @@ import (
 	"weir/internal/weir"
 )
 
-// Bodies reads messages with their bodies. LoadEditedMessage returns NotFound if the message was not edited.
+// Bodies reads messages with their bodies. LoadEditedMessage returns the error NotFound if the message was not edited.
 type Bodies interface {
 	LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 	LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
-// Reveal serves POST /api/messages/{id}/reveal. It answers with a body byte for byte, and hides no redacted value.
-// With the parameter as=text it answers with the body as text in UTF-8. The request changes nothing. It is
-// nevertheless a POST of this function, because it needs this function's key and an entry in the audit log. All
-// fields are needed.
+// Reveal serves POST /api/messages/{id}/reveal. The answer is the stored body, including the redacted values. With the
+// parameter as=text, the answer is the body as UTF-8 text. All fields are needed.
+//
+// A reveal changes nothing. The method is nevertheless POST, because a reveal needs the key of functions/write and an
+// entry in the audit log.
 type Reveal struct {
 	Bodies Bodies
 	Logger *slog.Logger
@@ -33,7 +34,7 @@ func (f *Reveal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	w.Header().Set("Cache-Control", "no-store") // no cache may keep the values
+	w.Header().Set("Cache-Control", "no-store") // so that no cache keeps the redacted values
 	httpio.WriteBody(w, m)
 }
 
@@ -59,7 +60,7 @@ func (f *Reveal) loadMessage(r *http.Request) (weir.Message, error) {
 		return m, err
 	}
 	text, err := contract.Text(m.ContentType, m.Body)
-	if err != nil { // the contract that accepted the message had other rules for the encoding
+	if err != nil { // the Content-Type is not XML, or the encoding is unknown or wrong
 		text = strings.ToValidUTF8(string(m.Body), "\uFFFD")
 	}
 	m.Body, m.ContentType = []byte(strings.TrimLeft(text, " ")), "text/plain; charset=utf-8"

@@ -11,8 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// latinBodies has messages with an accepted body in ISO-8859-1, and an edited body whose Content-Type is not XML. The
-// message with the sequence number 4 was not edited.
+// latinBodies gives each message an accepted body in ISO-8859-1. Each message also has an edited body, whose
+// Content-Type is not XML, except the message with the sequence number 4.
 type latinBodies struct{}
 
 func (latinBodies) LoadMessage(_ context.Context, id weir.ID) (weir.Message, error) {
