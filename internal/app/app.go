@@ -28,44 +28,45 @@ type App struct {
 	budgets     budgets
 	contracts   *contract.Set
 	cms         *cms.Client
-	sender      sender         // the CMS client, or the sender of steps if a contract has steps; nil = neither exists
-	keeper      *signin.Keeper // nil = requests are not signed
+	sender      sender         // if a contract has steps, the sender of steps; else cms; nil = there is no sender
+	keeper      *signin.Keeper // nil = the settings have no sign-in to the CMS
 	account     *azure.Account
 	calendar    *calendar.Calendar
 	instruments *instruments
 	instance    string // the platform's id of this instance; "" = not on a platform
-	hasSignIn   bool   // the platform authenticates users
+	hasSignIn   bool   // true = the platform authenticates the senders of requests
 
-	running atomic.Pointer[running] // set once, when storage is open
+	running atomic.Pointer[running] // nil until storage is open
 }
 
-// sender makes attempts. It also makes the attempts of trials, which may send no request.
+// sender makes the attempts of messages, and the attempts of trials.
 type sender interface {
 	drain.Sender
 	trial.Sender
 }
 
-// New returns the App of the settings. The error has a line for each problem.
+// New returns the App of the settings in the environment and weir.yaml. The error has a line for each problem.
 func New(env func(string) string, log *slog.Logger) (*App, error) {
 	a, found := prepareApp(env, log)
 	return a, errors.Join(found.settings, found.contracts, found.storage, found.cms)
 }
 
-// problems has the errors of the settings by the part of the App that they concern; nil = none.
+// problems has the errors of the settings, with a field for each part of the App; nil = the part has no error.
 type problems struct{ settings, contracts, storage, cms error }
 
-// prepareApp makes the parts of an App for which the settings are valid, so that `weir check` can report all problems.
+// prepareApp makes those parts of an App whose settings are valid, so that `weir check` can report the problems of all
+// parts.
 func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 	return prepareAppWith(env, log, false)
 }
 
-// prepareAppWith does what prepareApp does. If withoutSignIn is true, the App has no sign-in and cannot send requests
-// to the CMS: it serves only trials.
+// prepareAppWith is prepareApp with an option. If withoutSignIn is true, the App has no sign-in to the CMS, and is only
+// for trials that send no request to the CMS.
 func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn bool) (*App, problems) {
 	settings, err := loadSettings(env)
 	a := &App{settings: settings, log: log, budgets: currentBudgets(), instance: env("WEBSITE_INSTANCE_ID"),
 		hasSignIn: strings.EqualFold(env("WEBSITE_AUTH_ENABLED"), "true")}
-	a.calendar, _ = calendar.New(settings.Calendar) // loadSettings has reported the error
+	a.calendar, _ = calendar.New(settings.Calendar) // loadSettings has already returned this error
 	storageCalls := &azure.Counter{}
 	a.instruments = newInstruments(&settings, a.calendar, storageCalls, a.countWaitingEvents)
 	found := problems{settings: errors.Join(err, a.budgets.checkMaxBody(int64(settings.MaxBody)))}
@@ -90,7 +91,7 @@ func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn boo
 	return a, found
 }
 
-// NewForCommand returns the App of a command. The App logs to the handler local. The caller must Close the App.
+// NewForCommand returns the App of a command. The App logs to the handler "local". The caller must call Close.
 func NewForCommand(ctx context.Context, env func(string) string, local slog.Handler) (*App, error) {
 	setGCPercent(env)
 	limitMemory(env, os.DirFS("/"))
@@ -107,34 +108,35 @@ func NewForCommand(ctx context.Context, env func(string) string, local slog.Hand
 // Close sends the last spans, metrics and log records.
 func (a *App) Close(ctx context.Context) { flushExport(ctx, a.instruments.export) }
 
-// PollConfig returns the settings of weir poll.
+// PollConfig returns the settings of the command `weir poll`.
 func (a *App) PollConfig() poll.Config { return a.settings.pollConfig() }
 
-// DefaultPollConfig returns the settings of weir poll if weir.yaml has none.
+// DefaultPollConfig returns the settings of the command `weir poll` for a weir.yaml without such settings.
 func DefaultPollConfig() poll.Config {
 	s := defaultSettings()
 	return s.pollConfig()
 }
 
-// Lanes returns the setting lanes.
+// Lanes returns the number of lanes in the settings.
 func (a *App) Lanes() int { return a.settings.Lanes }
 
-// ClosedUntil reports whether the calendar is closed now, with the reason and the end.
+// ClosedUntil reports whether the calendar is closed now, and returns the reason and the end of the closed time.
 func (a *App) ClosedUntil() (closed bool, reason string, until time.Time) {
 	return a.calendar.At(time.Now())
 }
 
-// processName returns a name of this process for operators: the platform's instance or the machine, and the
-// process number.
+// processName returns a name of this process for operators. The name has two parts: the id of the instance (or the host
+// name, if there is no such id), and the process id.
 func (a *App) processName() string {
 	name := a.instance
 	if name == "" {
-		name, _ = os.Hostname() // without a name, the result has the process number alone
+		name, _ = os.Hostname() // after an error, the result has only the process id
 	}
 	return fmt.Sprintf("%.40s-%d", name, os.Getpid())
 }
 
-// countWaitingEvents returns the approximate number of events that this process still has to send to their receivers.
+// countWaitingEvents returns the approximate number of events that this process still has to send to receivers of
+// events.
 func (a *App) countWaitingEvents() int {
 	if r := a.running.Load(); r != nil {
 		return r.notifier.Waiting()

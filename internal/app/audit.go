@@ -12,16 +12,14 @@ import (
 	"weir/internal/storage"
 )
 
-// newAuditLog returns the log of changes in a table.
 func (a *App) newAuditLog(table storage.Table) *audit.Log {
 	return &audit.Log{Table: table, Keep: time.Duration(a.settings.AuditRetention), Now: time.Now, Logger: a.log}
 }
 
-// The list "changing" has the functions whose changes are recorded in the audit log. The functions "receive" and
-// "batches" are not in the list, because a message and a batch have a record of their own.
+// The list "changing" names the functions whose changes are recorded in the audit log. functions/receive and
+// functions/batches are not in the list, because storage already keeps each message and each batch.
 var changing = []string{"cancel", "move", "write", "schedules"}
 
-// auditChanges wraps the handlers of functions that change something, so that they record each change.
 func (r *running) auditChanges(table []route) []route {
 	wrapper := r.newAuditWrapper()
 	for i := range table {

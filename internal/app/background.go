@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"time"
-	_ "time/tzdata" // the platform's time zones may be missing
+	_ "time/tzdata" // for platforms without time zone files
 
 	"weir/functions/sweep"
 	"weir/internal/audit"
@@ -20,17 +20,17 @@ import (
 	"weir/internal/wire"
 )
 
-// newNotifier returns the sender of callbacks and events, and lets the store enqueue events for it.
+// newNotifier sets the store's Notifier to a new sender of callbacks and events, and returns the sender.
 func (a *App) newNotifier(store *lane.Store) *notify.Sender {
-	receivers, _ := a.settings.eventReceivers() // loadSettings has checked receivers and callbacks
-	callbacks, _ := a.settings.callbackRules()
+	receivers, _ := a.settings.eventReceivers() // loadSettings has checked the receivers
+	callbacks, _ := a.settings.callbackRules()  // loadSettings has checked the rules
 	sender := notify.New(notify.Config{Store: store, Leases: a.account.Leases(), Receivers: receivers,
 		Callbacks: callbacks, Observer: a.instruments.notified, Now: time.Now, Log: a.log})
 	store.Notifier = sender
 	return sender
 }
 
-// startNotifier returns the notifier of a long-running process. This notifier also sends the events that remain in the
+// startNotifier is newNotifier for a long-running process. It also starts the sending of events that remain in the
 // lanes of earlier epochs.
 func (a *App) startNotifier(ctx context.Context, store *lane.Store) *notify.Sender {
 	sender := a.newNotifier(store)
@@ -42,7 +42,8 @@ func (a *App) startNotifier(ctx context.Context, store *lane.Store) *notify.Send
 	return sender
 }
 
-// closeNotifier lets the notifier send the events that are due, for at most half of stopTimeout, and closes it.
+// closeNotifier closes the notifier. Before that, it lets the notifier send the events that are due, for at most half
+// of stopTimeout.
 func closeNotifier(ctx context.Context, sender *notify.Sender) error {
 	limited, cancel := context.WithTimeout(ctx, stopTimeout/2)
 	defer cancel()
@@ -50,14 +51,13 @@ func closeNotifier(ctx context.Context, sender *notify.Sender) error {
 	return sender.Close(ctx)
 }
 
-// deadReceivers is the notifier of a command. It names the receivers of events about dead messages, but sends no event:
-// other processes send the events.
+// deadReceivers is a notifier that returns the receivers of events about dead messages, but sends no event. A command
+// that uses deadReceivers stores the events, and other processes send them.
 type deadReceivers struct{ *notify.Sender }
 
 // WakeOutbox implements lane.Notifier.
 func (deadReceivers) WakeOutbox(int) {}
 
-// newSchedules returns the runner of recurring messages. The runner appends messages as functions/receive does.
 func (a *App) newSchedules(p *pipeline) *recur.Runner {
 	return recur.New(recur.Config{
 		Store:     &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
@@ -67,7 +67,7 @@ func (a *App) newSchedules(p *pipeline) *recur.Runner {
 	})
 }
 
-// tracedLog is the log for recurring messages. Each append of a message begins a trace.
+// tracedLog is the log for recurring messages. Each Append begins a trace.
 type tracedLog struct {
 	*lane.Appender
 	lane.Messages
@@ -84,7 +84,6 @@ func (l tracedLog) Append(ctx context.Context, m weir.Message, idempotencyKey st
 	return filed, err
 }
 
-// newReplays returns the runner of bulk replays.
 func (r *running) newReplays() *replay.Runner {
 	finished := func(j replay.Job) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*maxStorageRetry)
@@ -98,7 +97,6 @@ func (r *running) newReplays() *replay.Runner {
 	})
 }
 
-// newBatches returns the runner of batches. The runner appends messages as functions/receive does.
 func (r *running) newBatches() *batch.Runner {
 	cfg := batch.Config{
 		Store: r.store, Blobs: r.account.Bodies(), Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
@@ -117,14 +115,14 @@ func (r *running) newBatches() *batch.Runner {
 	return batch.New(cfg)
 }
 
-// wakeFiled wakes the lane of a message that this process filed in the background, and enqueues a ticket. It returns at
-// once.
+// wakeFiled is called after this process has appended a message in the background. It wakes the lane, and enqueues a
+// ticket for other processes. It returns at once.
 func (r *running) wakeFiled(number int) {
 	r.waker.WakeOffered(number)
 	r.tickets.EnqueueAsync(number)
 }
 
-// newInbox returns the collector of files; nil = weir.yaml has no intake.files.
+// newInbox returns nil if weir.yaml has no intake.files.
 func (r *running) newInbox() *inbox.Collector {
 	s := r.settings.Intake.Files
 	if s == nil {
@@ -140,7 +138,6 @@ func (r *running) newInbox() *inbox.Collector {
 	})
 }
 
-// startHistory starts the keeper that writes the counters of this process into the history.
 func (r *running) startHistory() *history.Keeper {
 	return history.NewKeeper(history.Config{Table: r.store.Table, Recorder: r.instruments.recorder,
 		Between: r.settings.Delivery.Rate.interval(), Now: time.Now, Log: r.log})
@@ -149,7 +146,6 @@ func (r *running) startHistory() *history.Keeper {
 // retentionShare is the time for which retention works on one lane before it turns to the next lane.
 const retentionShare = 5 * time.Second
 
-// newCleaner returns the cleaner, which removes in the background all that is past its retention; see retentionJob.
 func (r *running) newCleaner() *sweep.Cleaner {
 	s := &r.settings
 	retention := &lane.Retention{Store: r.store, KeepFinal: time.Duration(s.Retention),
@@ -159,8 +155,8 @@ func (r *running) newCleaner() *sweep.Cleaner {
 		Retention: retentionJob{retention, r.history, r.audit, r.batches, r.inbox, r.log}}
 }
 
-// retentionJob is the retention of messages. Whenever it removes forgotten bodies, it also removes old rows of the
-// history and of the audit log, old batches and old files.
+// retentionJob is the retention of messages and of other data. Its RemoveForgottenBodies also removes old rows of the
+// history and of the audit log, old batches, and old files of the archive.
 type retentionJob struct {
 	*lane.Retention
 	history *history.Keeper // nil = this process writes no history

@@ -7,7 +7,8 @@ import (
 	"weir/internal/telemetry"
 )
 
-// Build describes how the binary was made.
+// Build is the version and the commit that the go command recorded in the binary. A value is "unknown" if the go
+// command recorded none.
 type Build struct{ Version, Commit string }
 
 // ReadBuild returns the build of this binary.
@@ -19,7 +20,6 @@ func ReadBuild() Build {
 	return describeBuild(info)
 }
 
-// describeBuild reads the version and the commit that the go command stamps into a binary that it builds in a checkout.
 func describeBuild(info *debug.BuildInfo) Build {
 	b := Build{Version: info.Main.Version, Commit: "unknown"}
 	if b.Version == "" {

@@ -16,13 +16,13 @@ import (
 	"weir/internal/weir"
 )
 
-// signInSettings describes how requests to the CMS are signed in: by one of the ways of package signin, or by requests
-// that the settings describe (steps).
+// signInSettings has the settings of the sign-in to the CMS: one of the ways of package signin, or Steps. Send, Cookies
+// and For belong to Steps.
 type signInSettings struct {
 	signin.Settings `yaml:",inline"`
 	Steps           steps.Source `yaml:"steps"`
 	Send            steps.Source `yaml:"send"`    // headers of each request after the sign-in
-	Cookies         bool         `yaml:"cookies"` // each request has the cookies of the sign-in
+	Cookies         bool         `yaml:"cookies"` // true = each request has the cookies of the sign-in
 	For             steps.Source `yaml:"for"`     // time for which the sign-in is valid
 }
 
@@ -35,12 +35,14 @@ func (s *signInSettings) isRenewable() bool {
 	return s.Steps.IsSet() || s.OAuth2 != nil || s.JWT != nil || s.Azure != nil
 }
 
-// asksServer reports whether a sign-in sends requests. If so, its success shows that a server accepts the credential.
+// asksServer reports whether a sign-in sends requests. If so, a successful sign-in shows that a server accepts the
+// credential.
 func (s *signInSettings) asksServer() bool {
 	return s.Steps.IsSet() || s.OAuth2 != nil || s.Azure != nil
 }
 
-// newCMS makes the client of the CMS with its sign-in, and sets it as the sender.
+// newCMS sets a.cms and a.sender to a new client of the CMS. If withoutSignIn is true, the client uses neither
+// delivery.signIn nor delivery.tls.
 func (a *App) newCMS(withoutSignIn bool) error {
 	d := &a.settings.Delivery
 	var transport http.RoundTripper
@@ -64,7 +66,8 @@ func (a *App) newCMS(withoutSignIn bool) error {
 	return err
 }
 
-// newTransport returns the transport of requests to the CMS. It signs the requests in if delivery.signIn is set.
+// newTransport returns the transport of requests to the CMS. If delivery.signIn is set, the transport signs the
+// requests in, and newTransport sets a.keeper.
 func (a *App) newTransport() (http.RoundTripper, error) {
 	d := &a.settings.Delivery
 	config, err := d.TLS.NewConfig()
@@ -107,7 +110,7 @@ func (a *App) newSignInSource(transport http.RoundTripper) (signin.Source, error
 }
 
 // newStepsSender returns the sender that runs the contracts' steps. If no contract has steps, or after an error, it
-// returns the client.
+// returns a.cms.
 func (a *App) newStepsSender() (sender, error) {
 	d := &a.settings.Delivery
 	contracts := a.settings.contractsWithSteps()
@@ -137,12 +140,10 @@ func (a *App) newStepsSender() (sender, error) {
 	return sender, nil
 }
 
-// signInSecrets returns the secrets of the sign-in: the tokens that the keeper has, and the secrets of the settings.
 func (a *App) signInSecrets() []string {
 	return slices.Concat(a.keeper.Secrets(), a.settings.Delivery.SignIn.Secrets(), a.settings.file.Secrets())
 }
 
-// contractDefinitions returns the contracts as package contract takes them.
 func (s *Settings) contractDefinitions() []contract.Definition {
 	var definitions []contract.Definition
 	for _, c := range s.Contracts {
@@ -167,7 +168,6 @@ func (s *Settings) contractsWithSteps() []steps.Contract {
 	return found
 }
 
-// checkSignIn signs in to the CMS if the settings have a sign-in.
 func (a *App) checkSignIn(ctx context.Context) error {
 	if a.keeper == nil {
 		return nil

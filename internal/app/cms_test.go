@@ -31,8 +31,8 @@ func newTestApp(t *testing.T, text string, more ...string) (*App, error) {
 	return a, errors.Join(found.settings, found.contracts, found.cms)
 }
 
-// The value of a variable may have braces, which are no placeholder in a step or in a sign-in. The message of a
-// contract without steps is sent unchanged, and its request is signed in, too.
+// If the value of a variable contains braces, Weir must send the braces unchanged, both in a step and in a sign-in. The
+// message of a contract without steps must also be sent unchanged, in a request that is signed in.
 func TestApp_Steps(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -72,7 +72,7 @@ func TestApp_Steps(t *testing.T) {
 func TestApp_StepsMistakes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		old, new string // text of withSteps, and the text that replaces it
+		old, new string // old = a part of withSteps; new = the text that replaces this part
 		problem  string // part of the error; "" = there is no error
 	}{
 		"Position": {

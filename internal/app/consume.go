@@ -18,8 +18,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Consume takes messages from the queues of intake.rabbitmq into the lanes until ctx ends. It writes its log lines as
-// Serve does, and logs the reason of each error. If the process must be started again, the error is a RestartError.
+// Consume takes messages from the queues of intake.rabbitmq and appends them to the lanes, until ctx ends. Consume
+// logs each error that it returns. If the process must be started again, Consume returns a RestartError.
 func Consume(ctx context.Context, p Process) error {
 	setGCPercent(p.Env)
 	limitMemory(p.Env, os.DirFS("/"))
@@ -43,8 +43,8 @@ func Consume(ctx context.Context, p Process) error {
 	return logEnd(a.consumeQueues(ctx), log)
 }
 
-// consumeQueues consumes until ctx ends. It returns an error if storage cannot be opened, or as soon as the epoch of
-// this process ends or the table is gone.
+// consumeQueues returns nil when ctx ends. It returns an error if storage cannot be opened, if the number of lanes is
+// changed, or if the table was removed.
 func (a *App) consumeQueues(ctx context.Context) error {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -85,10 +85,9 @@ func (a *App) consumeQueues(ctx context.Context) error {
 	return context.Cause(working)
 }
 
-// newConsumer returns the consumer of intake.rabbitmq.
 func (a *App) newConsumer(appender filing.Appender, wake func(lane int), upstreams *upstream.Set) *rabbitmq.Consumer {
 	s := a.settings.Intake.RabbitMQ
-	tlsConfig, _ := s.TLS.NewConfig() // loadSettings has checked it
+	tlsConfig, _ := s.TLS.NewConfig() // no error, because loadSettings has checked s.TLS
 	return rabbitmq.New(rabbitmq.Config{URL: string(s.URL), TLS: tlsConfig, Name: "weir " + a.processName(),
 		Queues: s.consumedQueues(), Prefetch: s.prefetchOrDefault(), DeadLetterExchange: s.DeadLetterExchange,
 		RequiresMessageID: s.requiresMessageID(),
@@ -96,8 +95,8 @@ func (a *App) newConsumer(appender filing.Appender, wake func(lane int), upstrea
 		Wake:              wake, Observer: a.instruments.metrics, Now: time.Now, Log: a.log})
 }
 
-// tracedAppender makes a span of each append. If the message came from a broker, the span continues the publisher's
-// trace if there is one. The span of a file, or of a part of a batch, begins a trace.
+// tracedAppender makes a span of each append. The span continues the message's trace. If the message has no trace, the
+// span begins a trace.
 type tracedAppender struct {
 	filing.Appender
 	export *telemetry.Export

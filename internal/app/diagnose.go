@@ -26,15 +26,16 @@ type Finding struct {
 	Warnings     []string // weaknesses with which Weir still works
 }
 
-// checkTimeout bounds the time of checks that need a connection. It is the time for all checks of storage together, for
-// the check of the CMS, and for each look-up.
+// checkTimeout bounds each of these: all checks of storage together, the check of the CMS, and each look-up.
 const checkTimeout = 10 * time.Second
 
-// diagnosis checks an App. A part of the App is nil if the settings of that part are wrong.
+// diagnosis checks an App. A field of the App is nil if its settings are wrong or missing.
 type diagnosis struct{ *App }
 
-// Diagnose checks the settings with their contracts, the host, storage and the CMS. It changes nothing in storage, and
-// sends no message to the CMS. The CMS gets only the sign-in, and the look-up of each contract with steps.
+// Diagnose checks the settings, the host, storage and the CMS. It changes nothing in storage, and sends no message to
+// the CMS. The CMS gets only the sign-in, and at most one look-up for each contract with steps. A look-up is the
+// request of a step that only reads. If a look-up needs values of a message, Diagnose takes the values from the
+// samples.
 func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []Finding {
 	a, found := prepareApp(env, slog.New(slog.DiscardHandler))
 	if a.account != nil {
@@ -43,7 +44,7 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 	d, file := diagnosis{a}, filepath.Base(configPath(env))
 	findings := []Finding{{Name: "settings", Wrong: found.settings,
 		Todo: "correct it in " + file + " or in the environment", Warnings: a.settings.listWarnings()}}
-	if a.contracts != nil || found.contracts != nil { // nil if weir.yaml could not be read
+	if a.contracts != nil || found.contracts != nil { // both are nil if weir.yaml could not be read
 		findings = append(findings, Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
 			Wrong: found.contracts, Todo: "correct it under contracts: in " + file})
 	}
@@ -63,7 +64,6 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 	return findings
 }
 
-// diagnoseCalendar returns the finding about the calendar: whether it is open, and the time of the next change.
 func (d diagnosis) diagnoseCalendar(now time.Time) Finding {
 	f := Finding{Name: "calendar", Detail: "always open"}
 	format := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -81,7 +81,6 @@ const (
 	notThereYet = "not there yet; the first start makes it"
 )
 
-// diagnoseStorage checks the parts of the account, all at the same time.
 func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 	if d.account == nil {
 		return []Finding{{Name: "storage", Wrong: cmp.Or(wrong, errors.New("no account is named")),
@@ -104,7 +103,6 @@ func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 	return findings
 }
 
-// diagnoseTable reads the table, and compares the number of lanes with the setting.
 func (d diagnosis) diagnoseTable(ctx context.Context) Finding {
 	f := Finding{Name: "table", Todo: todoStorage}
 	recorded, err := epochs.ReadLaneCount(ctx, d.account.Table())
@@ -127,8 +125,8 @@ func (d diagnosis) diagnoseSchedules(ctx context.Context) Finding {
 	return addStorageError(compareSchedules(load, d.settings.Schedules.recurLimits()), err)
 }
 
-// compareSchedules compares the stored schedules with their limits. If the schedules exceed a limit, the finding has a
-// warning and no error, because stored schedules still run after a limit was lowered.
+// compareSchedules warns if the load exceeds a limit. It reports no error, because stored schedules still run after a
+// limit was lowered.
 func compareSchedules(load recur.Load, limits recur.Limits) Finding {
 	f := Finding{Name: "schedules", Todo: todoStorage,
 		Detail: fmt.Sprintf("%d of at most %d, up to %.3g messages a second of at most %.3g",
@@ -152,19 +150,16 @@ func (d diagnosis) diagnoseBlobs(ctx context.Context) Finding {
 	return addStorageError(Finding{Name: "blobs", Todo: todoStorage}, err)
 }
 
-// maxInboxAge is the age of a file above which weir check warns that Weir does not take the file. It is longer than the
-// hour for which Weir leaves an empty file in the inbox.
+// maxInboxAge is the age above which weir check warns of a file that waits in the inbox. Weir lets an empty file wait
+// for an hour, so maxInboxAge is longer.
 const maxInboxAge = 2 * time.Hour
 
-// diagnoseInbox reads the first page of the inbox, and the number of its events.
 func (d diagnosis) diagnoseInbox(ctx context.Context) Finding {
 	page, err := d.account.Inbox().List(ctx, "", "")
 	events, eventsErr := d.account.InboxEvents().Length(ctx)
 	return addStorageError(describeInbox(page, events, time.Now()), cmp.Or(err, eventsErr))
 }
 
-// describeInbox returns the finding about a page of the inbox. The finding warns of files that are older than
-// maxInboxAge.
 func describeInbox(page storage.FilePage, events int64, now time.Time) Finding {
 	count, old := fmt.Sprint(len(page.Files)), 0
 	if page.Next != "" {
@@ -194,7 +189,7 @@ func (d diagnosis) diagnoseClock(ctx context.Context) Finding {
 	return f
 }
 
-// addStorageError adds the error of a check to its finding. A missing table, queue or container is no problem, because
+// addStorageError adds the error of a check to the finding. A missing table, queue or container is no problem, because
 // the first start of a process creates it.
 func addStorageError(f Finding, err error) Finding {
 	switch {
@@ -206,7 +201,7 @@ func addStorageError(f Finding, err error) Finding {
 	return f
 }
 
-// firstLine returns an error with only the first line of err, because the SDK's errors have many lines.
+// firstLine shortens err to its first line, because errors of the Azure SDK have many lines.
 func firstLine(err error) error {
 	line, _, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
 	return errors.New(strings.TrimSpace(line))

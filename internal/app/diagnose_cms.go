@@ -42,7 +42,7 @@ func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error) Finding {
 // resolveProxy parses an address. The result "target" is the parsed address. The result "through" is the address to
 // connect to: the proxy that the environment names for the target, or the target itself if there is no proxy.
 func resolveProxy(address string) (through, target *url.URL, err error) {
-	// Only path and query can have placeholders for values of a message, and the connection needs neither.
+	// Placeholders such as {key} stand only in the path and the query, which the connection does not need.
 	address, _, _ = strings.Cut(address, "{")
 	if target, err = url.Parse(address); err != nil {
 		return nil, nil, err
@@ -54,8 +54,8 @@ func resolveProxy(address string) (through, target *url.URL, err error) {
 	return target, target, nil
 }
 
-// testConnection opens a connection to the address "through", and closes it. If the target is an https address without
-// a proxy, it also checks the CMS's certificate as a delivery does, by the authorities of delivery.tls.
+// testConnection opens a connection to the address "through". For an https target without a proxy it also checks the
+// certificate of the CMS, with the authorities of delivery.tls.
 func (s *Settings) testConnection(ctx context.Context, through, target *url.URL) error {
 	port := through.Port()
 	if port == "" {

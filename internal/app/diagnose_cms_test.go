@@ -32,11 +32,11 @@ func TestResolveProxyAndTestConnection(t *testing.T) {
 	}
 }
 
-// The CMS may have a certificate of an authority that only delivery.tls names.
+// The CMS can have a certificate from an authority that only delivery.tls names.
 func TestTestConnection_OwnAuthority(t *testing.T) {
 	t.Parallel()
 	cms := httptest.NewUnstartedServer(http.NotFoundHandler())
-	cms.Config.ErrorLog = log.New(io.Discard, "", 0) // no log of the handshake that the first connection breaks off
+	cms.Config.ErrorLog = log.New(io.Discard, "", 0) // the first handshake fails on purpose
 	cms.StartTLS()
 	defer cms.Close()
 	through, target, err := resolveProxy(cms.URL)

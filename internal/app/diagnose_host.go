@@ -12,14 +12,13 @@ import (
 	"weir/internal/hostwatch"
 )
 
-// planNames has the hosting plans by WEBSITE_SKU. Some have advice for the operator.
+// planNames describes the hosting plans, by the value of WEBSITE_SKU. Some descriptions have advice for the operator.
 var planNames = map[string]string{
 	"FlexConsumption": "plan Flex Consumption: read how to deliver there in docs/hosting.md",
 	"ElasticPremium":  "plan Premium",
 	"Dynamic":         "plan Consumption, which is not supported on Linux: use Flex Consumption",
 }
 
-// describePlan returns the hosting plan according to the variables that the platform sets.
 func describePlan(env func(string) string) string {
 	sku := env("WEBSITE_SKU")
 	if plan, known := planNames[sku]; known {
@@ -34,7 +33,6 @@ func describePlan(env func(string) string) string {
 	return "no plan of Azure's"
 }
 
-// diagnoseHost checks host.json and the variables of the platform.
 func (d diagnosis) diagnoseHost(env func(string) string) Finding {
 	f := Finding{Name: "host", Detail: describePlan(env), Todo: "see docs/hosting.md"}
 	if group := env("FUNCTIONS_TARGET_GROUP"); group != "" {
@@ -60,9 +58,9 @@ func (d diagnosis) diagnoseHost(env func(string) string) Finding {
 	return f
 }
 
-// checkHostFile returns an error if host.json lacks one of the two flags that make a host send HTTP requests unchanged.
-// Older hosts read enableForwardingHttpRequest, newer hosts enableProxyingHttpRequest. Without its flag a host sends
-// requests as JSON, which Weir does not read.
+// checkHostFile returns an error if host.json lacks enableForwardingHttpRequest (for older hosts) or
+// enableProxyingHttpRequest (for newer hosts). A host that does not find its flag sends each HTTP request as JSON,
+// which Weir does not read.
 func checkHostFile(text []byte) error {
 	var h struct {
 		CustomHandler map[string]any `json:"customHandler"`
@@ -83,8 +81,8 @@ func checkHostFile(text []byte) error {
 	return nil
 }
 
-// diagnoseHostWatch returns the finding about the watch of the host. It checks whether this process can read the
-// sockets of the process pid. Only such a process can notice that its host stops.
+// diagnoseHostWatch checks whether this process can read the sockets of the host, which has the process id pid. If this
+// process cannot read them, it does not notice when the host stops.
 func diagnoseHostWatch(proc fs.FS, pid int) Finding {
 	f := Finding{Name: "stop", Detail: "a stop of the host is noticed, so that lanes are handed over"}
 	if err := hostwatch.Check(proc, pid); err != nil {

@@ -12,15 +12,15 @@ import (
 	"weir/internal/weir"
 )
 
-// Sample is a message for the look-ups of Diagnose.
+// Sample is a message from which Diagnose takes values for look-ups. Findings name the message by its File.
 type Sample struct {
 	File string
 	Body []byte
 }
 
-// diagnoseLookUps sends the look-up of each contract with steps. The look-up is the first step that only reads and
-// needs neither the answer of another step nor a remembered id. If it needs values of a message, it is sent only if the
-// samples have a message of the contract.
+// diagnoseLookUps sends the look-up of each contract with steps. The look-up is the first step that only reads and that
+// can be sent without the answer of another step and without a remembered id. A look-up that needs values of a message
+// is sent only if a sample belongs to the contract.
 func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Finding {
 	sender, hasSteps := d.sender.(*steps.Sender)
 	messages, findings := d.acceptSamples(ctx, samples)
@@ -48,8 +48,8 @@ func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Find
 	return findings
 }
 
-// acceptSamples returns one message for each contract that accepts a sample: the message of the last such sample. It
-// also returns a finding for each sample that no contract accepts.
+// acceptSamples returns a message for each contract that accepts a sample. If a contract accepts several samples, the
+// last sample counts. acceptSamples also returns a finding for each sample that no contract accepts.
 func (d diagnosis) acceptSamples(ctx context.Context, samples []Sample) (map[string]*weir.Message, []Finding) {
 	messages := map[string]*weir.Message{}
 	var findings []Finding
@@ -66,7 +66,7 @@ func (d diagnosis) acceptSamples(ctx context.Context, samples []Sample) (map[str
 	return messages, findings
 }
 
-// sendLookUp sends the look-up of a message's contract, and writes the result into the finding.
+// sendLookUp sends the look-up of m's contract, and writes the result into f.
 func (d diagnosis) sendLookUp(ctx context.Context, sender *steps.Sender, m *weir.Message, f *Finding) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -83,14 +83,14 @@ func (d diagnosis) sendLookUp(ctx context.Context, sender *steps.Sender, m *weir
 	}
 }
 
-// lookUp sends a look-up, and records its answer.
+// lookUp sends a look-up, and records the answer.
 type lookUp struct {
 	transport http.RoundTripper
 	step      string        // name of the step
-	leftOut   string        // the step's condition, which is false; "" = the step was not left out
+	leftOut   string        // condition of a step that was left out; "" = the step was not left out
 	status    int           // status of the answer; 0 = no answer
 	took      time.Duration // time until the answer
-	action    string        // action that the rules of the step choose for the answer
+	action    string        // action for the answer, by the rules of the step
 	isPage    bool          // the answer is HTML
 }
 

@@ -40,7 +40,7 @@ func TestDiagnoseLookUps(t *testing.T) {
 	for name, c := range map[string]struct {
 		cms     http.HandlerFunc
 		samples []string
-		want    []string // beginning of each finding
+		want    []string // wanted beginning of each finding
 	}{
 		"Good": {answer(200, "application/json", "[]"), []string{sample}, []string{"ok article: find answered 200 in ",
 			"ok note: all answered 200 in ", "ok write: every step writes",
@@ -101,8 +101,8 @@ func TestDiagnoseLookUps(t *testing.T) {
 	}
 }
 
-// The finding names a successful sign-in only if the sign-in has sent requests. A sign-in with a fixed credential sends
-// none. In that case only the look-up shows whether the CMS accepts the credential.
+// The finding mentions a successful sign-in only if the sign-in has sent requests. A sign-in with a fixed credential
+// sends none, so it does not show whether the CMS accepts the credential.
 func TestDiagnoseCMS_SignIn(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

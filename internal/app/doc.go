@@ -2,14 +2,13 @@
 //
 //   - Settings (settings.go) come from the environment and weir.yaml.
 //   - App (app.go) has the parts that need no connection: contracts, CMS client, storage account, metrics.
-//   - pipeline (pipeline.go) is the way of a message through the process: the appender hands each stored
-//     message over to the drainer.
-//   - running (running.go) has all parts that need storage. They are made once, when storage is open.
+//   - pipeline (pipeline.go) has the parts through which a message passes, from the appender to the drainer.
+//   - running (running.go) has all parts that need storage. They are created after storage was opened.
 //   - routes (routes.go) is the table of all addresses that the process answers.
-//   - Server (server.go) serves a Functions host: it opens storage, answers requests, and stops in order.
-//   - Poll, Consume, DrainLanes, NewResharder, CompareLanes, OpenTrials and Diagnose do the work of commands; package
+//   - Server (server.go) serves a Functions host: it opens storage, answers requests, and stops gracefully.
+//   - Poll, Consume, DrainLanes, NewResharder, CompareLanes, OpenTrials and Diagnose do the work of commands. Package
 //     cli prints the results.
 //
-// Only this package chooses the adapters, such as the client of the storage account. It connects the parts by small
-// interfaces.
+// Only this package chooses the adapters, such as the client of the storage account. The package connects the parts by
+// small interfaces.
 package app

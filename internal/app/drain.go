@@ -13,8 +13,8 @@ import (
 	"weir/internal/relane"
 )
 
-// DrainLanes drains all lanes, each until the lane is empty or all its messages have to wait. It returns a result for
-// each lane. The results are complete even if the drainer or the notifier cannot be closed in time.
+// DrainLanes drains all lanes, and returns a result for each lane. The drain of a lane ends when no message of the lane
+// can be sent now. If the drainer or the notifier cannot be closed, DrainLanes returns an error, but also all results.
 func (a *App) DrainLanes(ctx context.Context) ([]poll.DrainResult, error) {
 	store, err := a.openStore(ctx, nil)
 	if err != nil {
@@ -33,7 +33,8 @@ func (a *App) DrainLanes(ctx context.Context) ([]poll.DrainResult, error) {
 	return results, errors.Join(drainer.Close(limited), closeNotifier(limited, notifier))
 }
 
-// NewResharder returns the Resharder, which changes the number of lanes and calls progress with sentences for the user.
+// NewResharder returns a Resharder, which changes the number of lanes. The Resharder calls progress with each report
+// for the user.
 func (a *App) NewResharder(progress func(string)) relane.Resharder {
 	return relane.Resharder{
 		Store:  &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Now: time.Now},

@@ -15,11 +15,11 @@ import (
 	"weir/internal/steps"
 )
 
-// decodeYAML replaces each placeholder ${NAME} in weir.yaml by the value of the variable, after it has parsed the YAML.
-// So a value with a quote, a colon or a line break cannot change the structure of the YAML. But braces have a meaning
-// in YAML. So the parser gets a mark in place of each placeholder: the name between characters of Unicode's private use
-// area.
-
+// decodeYAML replaces each placeholder ${NAME} in weir.yaml by a mark before it parses the YAML. A mark is the name
+// between characters of Unicode's private use area. After the parsing, each mark is replaced by the value of the
+// variable. So a quote, a colon or a line break in a value cannot change the structure of the YAML. The parser does not
+// get the placeholders themselves, because braces have a meaning in YAML.
+//
 // A mark has as many characters as its placeholder, so that error messages have the positions of the file.
 const (
 	markBegin = "\uE000\uE000"
@@ -31,14 +31,14 @@ var (
 	// defaultPattern matches the forms that a shell has for a variable with a default, such as ${NAME:-value}.
 	defaultPattern = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*:?[-=?+][^}\n]*\}`)
 	markPattern    = regexp.MustCompile(markBegin + `([^` + markEnd + `]*)` + markEnd)
-	// expressionKeys are the settings that may have expressions. Package steps replaces the marks in their values, so
-	// that the value of a variable never becomes part of an expression.
+	// expressionKeys names the settings whose values can have expressions. Package steps replaces the marks in these
+	// values, so that the value of a variable never becomes part of an expression.
 	expressionKeys = []string{"steps", "on", "send", "for"}
 	markReverser   = strings.NewReplacer(markBegin, "${", markEnd, "}")
 )
 
-// decodeYAML reads YAML into the settings. If the YAML uses variables that the environment does not set, or sets to "",
-// it returns their names.
+// decodeYAML reads YAML into the settings. It returns the names of the variables that the YAML uses, and that are unset
+// or empty.
 func (s *Settings) decodeYAML(text string, env func(string) string) (missing []string, err error) {
 	marked := variablePattern.ReplaceAllString(text, markBegin+"$1"+markEnd)
 	file, err := parser.ParseBytes([]byte(marked), 0)
@@ -63,8 +63,8 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 	return expander.missing, nil
 }
 
-// describeTypeError returns an error of the decoder without the names of Go's types. If the error is about an unknown
-// setting, it may suggest a name.
+// describeTypeError describes an error of the YAML decoder without the names of Go types. For an unknown setting, the
+// result can suggest a name.
 func describeTypeError(err error) error {
 	var kind *yaml.UnexpectedNodeTypeError
 	if errors.As(err, &kind) && kind.Token != nil {
@@ -106,7 +106,7 @@ func describeTypeError(err error) error {
 	return fmt.Errorf("[%d:%d] %q is not %s", at.Line, at.Column, markReverser.Replace(wrong.Token.Value), want)
 }
 
-// listSettingNames returns the names of the settings of a type, and of all groups of settings in it.
+// listSettingNames returns the names of all settings in a type, including the settings in nested groups.
 func listSettingNames(t reflect.Type) (names []string) {
 	seen := map[reflect.Type]bool{}
 	var addNames func(reflect.Type)
@@ -138,14 +138,14 @@ func listSettingNames(t reflect.Type) (names []string) {
 	return names
 }
 
-// bareExpression matches an expression without quotes. YAML parses its braces as a mapping.
+// bareExpression matches an expression without quotes. YAML would parse the braces of such an expression as a mapping.
 var bareExpression = regexp.MustCompile(`(?m)[:,\[-][ \t]+\{\{`)
 
-// bareCondition matches a condition without quotes in a mapping in braces, if the condition has a bracket or a brace.
-// YAML parses that sign as the beginning of a list or a mapping.
+// bareCondition matches a condition that stands in braces and has no quotes, such as { when: len(list ?? []) > 1 }.
+// YAML would parse a bracket or a brace in the condition as the beginning of a list or a mapping.
 var bareCondition = regexp.MustCompile(`(?m)\{[ \t]*when:[ \t]+[^"'\s][^"'\n]*[\[\]{]`)
 
-// bareAttribute matches a path that begins with an attribute and has no quotes. YAML reserves the @.
+// bareAttribute matches a path without quotes that begins with an attribute, such as @id. YAML reserves the @.
 var bareAttribute = regexp.MustCompile(`(?m)[:,\[-][ \t]+@[\pL_{]`)
 
 // hintAtQuotes returns a hint for a YAML error if the text has a value that needs quotes; otherwise "".
@@ -164,7 +164,7 @@ func hintAtQuotes(text string) string {
 // envExpander replaces marks by the values of variables.
 type envExpander struct {
 	env     func(string) string
-	missing []string // names of the variables that are not set, or empty
+	missing []string // names of the variables that are unset or empty
 }
 
 // Visit implements ast.Visitor.
@@ -180,8 +180,8 @@ func (e *envExpander) Visit(n ast.Node) ast.Visitor {
 	return e
 }
 
-// readVariable returns the value of a mark's variable. If the variable is not set, or empty, it adds the name to the
-// list "missing".
+// readVariable returns the value of a mark's variable. If the value is empty, readVariable adds the variable's name to
+// e.missing.
 func (e *envExpander) readVariable(mark string) string {
 	name := markPattern.FindStringSubmatch(mark)[1]
 	value := e.env(name)
@@ -191,7 +191,7 @@ func (e *envExpander) readVariable(mark string) string {
 	return value
 }
 
-// missingCollector collects the names of the variables that are not set, or empty, and replaces no mark.
+// missingCollector collects the names of the variables that are unset or empty, but replaces no mark.
 type missingCollector struct{ *envExpander }
 
 // Visit implements ast.Visitor.

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// gaugesMaxAge is the shortest time between two refreshes. More frequent scrapes and exports read no lane.
+	// gaugesMaxAge is the shortest time between two refreshes. A scrape or an export within this time reads no lane.
 	gaugesMaxAge = 30 * time.Second
 	// gaugesTimeout bounds a refresh. The gauges of a lane that was not read in time keep their values.
 	gaugesTimeout = 2 * time.Second
 )
 
-// laneGauges reads the lanes before metrics are scraped or exported. The sweep sets the same gauges, but the
-// timer triggers only one instance at a time. On Flex Consumption that instance serves no HTTP, so its gauges are
-// never scraped, and it may end before it exports them.
+// laneGauges reads the lanes before metrics are scraped or exported. The sweep sets the same gauges, but the sweep runs
+// on only one instance at a time. On Flex Consumption, no scrape reaches the instance with the sweep, and this instance
+// can end before it exports its gauges.
 type laneGauges struct {
 	readLane func(ctx context.Context, number int) error
 	lanes    int
@@ -29,7 +29,7 @@ type laneGauges struct {
 	readAt time.Time // time of the last refresh; zero = there was none
 }
 
-// newLaneGauges returns the gauges of all lanes: waiting messages, the age of the oldest one, and pauses.
+// newLaneGauges returns the gauges of all lanes: waiting messages, the age of the oldest waiting message, and pauses.
 func (r *running) newLaneGauges() *laneGauges {
 	return &laneGauges{lanes: r.settings.Lanes, now: time.Now, readLane: func(ctx context.Context, number int) error {
 		control, err := r.store.ReadControl(ctx, number)
@@ -45,15 +45,15 @@ func (r *running) newLaneGauges() *laneGauges {
 	}}
 }
 
-// refreshGauges refreshes the gauges if this process is a server that has not begun to stop. The last export of a
-// process that stops must not wait for storage that does not answer.
+// refreshGauges refreshes the gauges, except in a process that is no server or has begun to stop. The last export of a
+// process must not wait for storage.
 func (a *App) refreshGauges(ctx context.Context) {
 	if r := a.running.Load(); r != nil && r.gauges != nil && r.serving.Err() == nil {
 		r.gauges.refreshGauges(ctx)
 	}
 }
 
-// refreshBefore refreshes the gauges before a request goes on to the handler "next".
+// refreshBefore returns a handler that refreshes the gauges before it calls next.
 func (g *laneGauges) refreshBefore(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.refreshGauges(r.Context())
@@ -62,7 +62,7 @@ func (g *laneGauges) refreshBefore(next http.Handler) http.Handler {
 }
 
 // refreshGauges reads all lanes, unless the last refresh began less than gaugesMaxAge ago. If a lane cannot be read,
-// its gauges keep their values, and the counters of storage requests show the failure.
+// its gauges keep their values.
 func (g *laneGauges) refreshGauges(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

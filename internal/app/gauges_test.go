@@ -20,7 +20,8 @@ import (
 	"weir/internal/weir"
 )
 
-// An instance whose timer is not triggered also has the gauges of lanes. It reads the lanes at most twice a minute.
+// Each instance sets the gauges of lanes, even if the instance does not run the sweep. For the gauges, an instance
+// reads the lanes at most twice a minute.
 func TestLaneGauges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +60,7 @@ func TestLaneGauges(t *testing.T) {
 			t.Errorf("after three scrapes: got %d reads of two lanes, want one of each", n)
 		}
 		serving, stop := context.WithCancel(t.Context())
-		a.refreshGauges(t.Context()) // storage is not open
+		a.refreshGauges(t.Context()) // reads nothing, because a.running is still nil
 		a.running.Store(&running{gauges: g, serving: serving})
 		a.refreshGauges(t.Context())
 		if n := reads.Load(); n != 2 {

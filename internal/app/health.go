@@ -11,11 +11,10 @@ import (
 	"weir/internal/lane/epochs"
 )
 
-// maxClockSkew limits the difference between the clocks of this machine and of storage: from this difference on,
-// /api/health fails. Weir assumes that the clocks of processes differ by at most this time.
+// maxClockSkew bounds clock differences. If the clocks of this machine and of storage differ by maxClockSkew or more,
+// /api/health fails. Weir assumes that the clocks of processes differ by at most maxClockSkew.
 const maxClockSkew = 2 * time.Second
 
-// healthChecks returns the checks of /api/health.
 func (r *running) healthChecks() map[string]health.Check {
 	return map[string]health.Check{
 		"storage": r.checkTable, "lanes": r.checkLaneCount, "queue": r.checkQueue, "clock": r.checkClock,

@@ -24,8 +24,8 @@ func newHostWatcher(env func(string) string, log *slog.Logger) hostWatcher {
 		Found: func(int) { log.Debug("handler: the host's socket found") }}
 }
 
-// hostEndsWithin is longer than a host needs to stop. A stopping host waits for its HTTP requests, which the platform
-// ends after 230 s.
+// hostEndsWithin is longer than a host needs to stop. A stopping host waits for its HTTP requests, and the platform
+// ends each HTTP request after 230 s.
 const hostEndsWithin = 5 * time.Minute
 
 var (
@@ -34,8 +34,8 @@ var (
 		"so that the host starts it again")
 )
 
-// watchHost hands all lanes over when the host stops. It ends the process when the host is gone. It also ends the
-// process if the host still runs hostEndsWithin after it closed its socket.
+// watchHost hands all lanes over when the host begins to stop. It ends the process when the host is gone. It also ends
+// the process if the host began to stop and is not gone after the time hostEndsWithin.
 func (s *Server) watchHost(ctx context.Context, host hostWatcher) {
 	event, err := host.Stop(ctx)
 	switch {
@@ -56,12 +56,12 @@ func (s *Server) watchHost(ctx context.Context, host hostWatcher) {
 	}
 }
 
-// leaveLanes hands all lanes over, and takes no lane any more. It also lets the history write the counters of the
-// present minute. Both are needed now, because the host later kills this process without a signal. The process still
-// answers requests; other processes deliver their messages.
+// leaveLanes hands all lanes over for good, and makes the history write the counters of the present minute. Both must
+// happen now, because the host later kills this process without a signal. The process still answers requests; other
+// processes deliver the messages that this process appends.
 func (s *Server) leaveLanes(ctx context.Context) {
 	select {
-	case <-s.opened: // waits for the drainer, because a drainer that is made after this function would take lanes
+	case <-s.opened: // waits for the drainer: a drainer that is created after leaveLanes would take lanes
 	case <-ctx.Done():
 		return
 	}

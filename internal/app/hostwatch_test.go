@@ -54,7 +54,7 @@ func TestServer_WatchHost(t *testing.T) {
 		opens  time.Duration // time until storage opens
 		cancel time.Duration // time until the process gets a signal
 		closed time.Duration // time until the drainer is closed; 0 = it stays open
-		over   error         // error with which watchHost ends the process; nil = it does not
+		over   error         // error with which watchHost ends the process; nil = the process goes on
 		after  time.Duration // time until watchHost returns
 	}{
 		"StopsAndEnds": {fakeHost{time.Minute, time.Second}, 0, time.Hour, time.Minute, errHostGone,

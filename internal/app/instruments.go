@@ -23,8 +23,8 @@ type instruments struct {
 	export   *telemetry.Export // nil = the process sends no data to a collector
 }
 
-// newInstruments returns the instruments of a process, without an export. countEvents returns the number of events that
-// wait for their receivers.
+// newInstruments returns instruments without an export. countEvents returns the number of events that wait for their
+// receivers.
 func newInstruments(s *Settings, c *calendar.Calendar, storageCalls *azure.Counter,
 	countEvents func() int) *instruments {
 	metrics := telemetry.NewMetrics(telemetry.Config{Storage: storageCalls, Build: telemetryBuild(),
@@ -33,15 +33,15 @@ func newInstruments(s *Settings, c *calendar.Calendar, storageCalls *azure.Count
 		recorder: history.NewRecorder(time.Now, storageCalls.Snapshot)}
 }
 
-// startExport sets the export of traces, and starts the export of metrics. It must be called before the process begins
+// startExport sets the export of traces, and starts the export of metrics. Call startExport before the process begins
 // its work.
 func (a *App) startExport(ctx context.Context, e *telemetry.Export) {
 	a.instruments.export = e
 	e.Metrics(ctx, a.instruments.metrics.Registry, a.refreshGauges)
 }
 
-// flushTimeout bounds the sending of the last spans, metrics and log records. Together with stopTimeout it is shorter
-// than the 10 s for which the host waits.
+// flushTimeout bounds the sending of the last spans, metrics and log records. stopTimeout and flushTimeout together are
+// shorter than the 10 s after which the host kills a process that stops.
 const flushTimeout = 1500 * time.Millisecond
 
 // flushExport sends the last spans, metrics and log records, even if ctx has ended.
@@ -51,13 +51,11 @@ func flushExport(ctx context.Context, e *telemetry.Export) {
 	e.Close(limited)
 }
 
-// recordAppended counts messages that were appended to a lane.
 func (i *instruments) recordAppended(number int, messages []weir.Message) {
 	i.recorder.Accepted(number, len(messages))
 	i.metrics.Filed(messages)
 }
 
-// recordLane records the state of a lane in the metrics.
 func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Time) {
 	_, byOperator := c.LanePause(now)
 	closed, _, _ := i.calendar.At(now)
@@ -65,7 +63,6 @@ func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Ti
 		Paused: map[string]bool{"operator": byOperator, "calendar": closed, "cms": c.Tail.PausedUntil.After(now)}})
 }
 
-// drainObserver returns the observer of the drainer.
 func (i *instruments) drainObserver() drain.Observer { return multiObserver{i.recorder, i.metrics} }
 
 // multiObserver passes each event on to several observers.

@@ -18,15 +18,14 @@ import (
 	"weir/internal/weir"
 )
 
-// If only the instances of the function "process" deliver, this instance reads no lane when the receiver, the sweep or
-// an operator wakes the lane. It enqueues a ticket instead. One ticket is enough for all calls within two seconds,
-// because the holder keeps the lane for that time.
+// If delivery.instances is processInstance, no method of laneWaker makes this instance read a lane. Call and Wake
+// enqueue a ticket instead. One ticket is enough for all calls within two seconds (holderLingers).
 func TestLaneWaker(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		instances string
 		readsLane bool
-		tickets   map[string]int // wanted tickets after 50 calls within a second, by the called method
+		tickets   map[string]int // wanted number of tickets after 50 calls within a second, by called method
 	}{
 		"Any":     {anyInstance, true, map[string]int{"call": 1, "wake": 0, "offer": 0}},
 		"Process": {processInstance, false, map[string]int{"call": 1, "wake": 1, "offer": 0}},
@@ -103,7 +102,7 @@ func TestWatchedTable_EndsTheProcessIfTheTableIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newServer(&App{}, time.Now())
-			for range 3 { // the process already ends at the second and third call
+			for range 3 { // at the second and third call, the process already ends
 				if err := call(watchedTable{goneTable{}, s.endWith}); !storage.Is(err, storage.Unavailable) {
 					t.Errorf("got %v, want Unavailable", err)
 				}

@@ -16,13 +16,13 @@ const (
 	outsideGo = 32 << 20
 	// leastMemory is the lowest limit that limitMemory sets. Under a lower limit the collector would run all the time.
 	leastMemory = 64 << 20
-	// mostMemory is the largest part of the limit that is divided into budgets. Larger budgets do not make the receipt
-	// of messages faster.
+	// mostMemory bounds the memory that is divided into budgets. Larger budgets would not make Weir accept messages
+	// faster.
 	mostMemory = 1 << 30
 )
 
 // limitMemory sets the memory limit of Go's garbage collector, unless GOMEMLIMIT sets it. The host and the handler
-// share the instance, so the handler takes half of the instance's memory, including outsideGo.
+// share the instance, so the handler takes half of the instance's memory. This half includes outsideGo.
 func limitMemory(env func(string) string, root fs.FS) {
 	if env("GOMEMLIMIT") != "" {
 		return
@@ -32,13 +32,13 @@ func limitMemory(env func(string) string, root fs.FS) {
 	}
 }
 
-// availableMemory returns the memory of this instance: the lowest limit of the process's cgroups,
-// or the machine's memory; 0 = not known.
+// availableMemory returns the memory of this instance in bytes: the machine's memory, or the lowest limit of the
+// process's cgroups if this limit is lower. It returns 0 if the memory is not known.
 func availableMemory(root fs.FS) int64 {
 	least := machineMemory(root)
 	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(groups)) {
-		// The line is hierarchy:controllers:path. In version 2 of cgroups, the controllers are empty.
+		// A line has the form hierarchy:controllers:path. In version 2 of cgroups, the part controllers is empty.
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) != 3 {
 			continue
@@ -59,13 +59,13 @@ func availableMemory(root fs.FS) int64 {
 	return least
 }
 
-// lowestLimit returns the lowest limit of a cgroup and of the cgroups above it; 0 = no limit. In a container, the
-// parameter group may be the path of the cgroup on the machine. The container has no files at that path, because it
-// sees its own cgroup as the root.
+// lowestLimit returns the lowest limit in a cgroup and all its parents, or 0 if there is no limit. In a container,
+// group can be a path that exists only outside of the container. The container sees its own cgroup as the root, so
+// lowestLimit finds the container's limit at the root.
 func lowestLimit(root fs.FS, dir, group, file string) (least int64) {
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
 		text, err := fs.ReadFile(root, path.Join(dir, group, file))
-		// If there is no limit, the file has the word "max" (version 2), or a number above the memory of any machine
+		// Without a limit, the file has the word "max" (version 2), or a number above the memory of any machine
 		// (version 1).
 		n, parseErr := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 		if err == nil && parseErr == nil && n > 0 && (least == 0 || n < least) {
@@ -77,8 +77,8 @@ func lowestLimit(root fs.FS, dir, group, file string) (least int64) {
 	}
 }
 
-// machineMemory returns the machine's memory. It reads the first line of /proc/meminfo, such as
-// "MemTotal: 8123456 kB". 0 = not known.
+// machineMemory returns the memory of the machine in bytes; 0 = not known. The first line of /proc/meminfo has the
+// number, for example in the form "MemTotal: 8123456 kB".
 func machineMemory(root fs.FS) int64 {
 	text, _ := fs.ReadFile(root, "proc/meminfo")
 	first, _, _ := strings.Cut(string(text), "\n")
@@ -93,23 +93,23 @@ func machineMemory(root fs.FS) int64 {
 	return n << 10
 }
 
-// budgets are shares of the memory limit. The rest is for the drainer and the garbage collector.
+// budgets are shares of the memory limit. The remaining memory is for the drainer and the garbage collector.
 type budgets struct {
 	limit  int64 // memory limit of the garbage collector, in bytes
-	intake int64 // bytes for bodies from their receipt until they are stored
-	parse  int64 // bytes for documents that are parsed
+	intake int64 // bytes for received bodies that are not stored yet
+	parse  int64 // bytes for documents while they are parsed
 	waits  int   // largest number of answers that wait for an outcome at the same time
 }
 
 const (
-	// bodyFactor is the memory that a body with few elements takes, divided by its size. Half of this memory is for
-	// the receipt and the storing of the body, and half for parsing it.
+	// bodyFactor is the memory that a body with few elements takes, divided by the body's size. Half of this memory is
+	// for receiving and storing the body, and half for parsing the body.
 	bodyFactor = 8
-	// waitBytes is the memory of one waiting answer, with its connection.
+	// waitBytes is the memory of one waiting answer and its connection.
 	waitBytes = 64 << 10
 )
 
-// currentBudgets returns the budgets under the collector's present limit.
+// currentBudgets returns the budgets under the present memory limit. SetMemoryLimit(-1) only reads this limit.
 func currentBudgets() budgets { return shareMemory(debug.SetMemoryLimit(-1)) }
 
 func shareMemory(limit int64) budgets {

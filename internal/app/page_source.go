@@ -22,7 +22,6 @@ import (
 	"weir/internal/wire"
 )
 
-// newPages returns the handler of the operator's pages.
 func (r *running) newPages() http.Handler {
 	source := &pageSource{r}
 	return dashboard.New(dashboard.Config{Lanes: source, Past: source, Messages: source, Errors: source,
@@ -86,7 +85,7 @@ func (s *pageSource) Search(ctx context.Context, q dashboard.Query) (wire.Messag
 	return view.DescribeMessages(found), nil
 }
 
-// queryParameters returns a search of the page as parameters of the API.
+// queryParameters returns a search of the page as query parameters of the API.
 func queryParameters(q dashboard.Query) url.Values {
 	values := url.Values{}
 	for name, text := range q.Filters {
@@ -107,7 +106,7 @@ func queryParameters(q dashboard.Query) url.Values {
 	return values
 }
 
-// Message implements dashboard.Messages. The result has no forecast if the forecast cannot be read.
+// Message implements dashboard.Messages. If the forecast cannot be read, the result has no forecast.
 func (s *pageSource) Message(ctx context.Context, id weir.ID) (wire.MessageLine, error) {
 	st, err := s.store.Messages().Status(ctx, id)
 	if err != nil {
@@ -141,7 +140,7 @@ func (s *pageSource) Body(ctx context.Context, id weir.ID, isEdited bool) (dashb
 		return dashboard.Body{}, err
 	}
 	text, err := contract.Text(m.ContentType, m.Body)
-	if err != nil { // the message was accepted when other rules for encodings were in force
+	if err != nil { // Weir accepted the message under earlier rules for encodings
 		text = strings.ToValidUTF8(string(m.Body), "\uFFFD")
 	}
 	return dashboard.Body{Text: strings.TrimLeft(text, " "), IsRedacted: isRedacted}, nil
@@ -170,8 +169,8 @@ func (s *pageSource) Difference(ctx context.Context, id weir.ID) (string, error)
 	return view.Compare(ctx, s.bodies, id)
 }
 
-// Try implements dashboard.Messages. The trial starts from the redacted body. A mask over the results would not be
-// enough, because the steps of a contract can change a value so that the mask does not find it.
+// Try implements dashboard.Messages. The trial starts from the redacted body. It would not be enough to redact the
+// results: a step can change a value, and Weir does not find a changed value in the results.
 func (s *pageSource) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Trial, error) {
 	load := s.bodies.LoadMessage
 	if isEdited {

@@ -23,8 +23,8 @@ contracts:
       - { name: create, when: len(find.json) == 0, post: /items, json: { title: "{{ text('./title') }}" } }
 `
 
-// Everyone with the key of the function "view" can see the requests of a stored message on the page. The page must send
-// no request, and must show no secret.
+// The page with the requests of a message must show no secret, because the key of functions/view is enough to see the
+// page. The page must send no request.
 func TestPageSource_Try(t *testing.T) {
 	t.Parallel()
 	cms := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ func TestPageSource_Try(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No drainer is woken, so no holder delivers the message during the test.
+	// AppendWithoutWake wakes no drainer, so no holder delivers the message during the test.
 	filed, err := r.appender.AppendWithoutWake(t.Context(), m, "")
 	if err != nil {
 		t.Fatal(err)

@@ -15,16 +15,14 @@ import (
 	"weir/internal/weir"
 )
 
-// pipeline is the way of a message through this process:
+// pipeline has the parts of this process through which a message passes:
 //
-//	receive, schedules ──▶ appender ──▶ lane (storage)
-//	                          │ OnFiled: offers the stored messages, with their bodies
-//	                          ▼
-//	                       laneWaker ──▶ drainer ──▶ CMS
-//	                          │
-//	                          └─ ticket ──▶ queue ──▶ drainer of another process
-//
-// newAppender connects the appender to the drainer.
+//	functions/receive, schedules ──▶ appender ──▶ lane (storage)
+//	                                    │ OnFiled: offers the stored messages, with their bodies
+//	                                    ▼
+//	                                 laneWaker ──▶ drainer ──▶ CMS
+//	                                    │
+//	                                    └─ ticket ──▶ queue ──▶ drainer of another process
 type pipeline struct {
 	store     *lane.Store
 	tickets   *ticket.Sender
@@ -35,12 +33,12 @@ type pipeline struct {
 	schedules *recur.Runner
 }
 
-// pipelineConfig has the differences between the pipelines of a server and of weir poll.
+// pipelineConfig has the settings that differ between the pipeline of a server and that of the command "weir poll".
 type pipelineConfig struct {
 	sender      drain.Sender
-	notAfter    time.Time // each attempt must end before notAfter; zero = no limit
-	isHosted    bool      // a Functions host runs this process
-	ticketsOnly bool      // this process delivers only messages of lanes that its tickets name
+	notAfter    time.Time // no attempt begins after notAfter; zero = no limit
+	isHosted    bool      // true = a Functions host runs this process
+	ticketsOnly bool      // true = this process drains only the lanes that its tickets name
 }
 
 // newPipeline connects the parts of a pipeline, and starts the notifier.
@@ -55,8 +53,8 @@ func newPipeline(ctx context.Context, a *App, store *lane.Store, cfg pipelineCon
 	return p
 }
 
-// newAppender returns the appender of this process. The appender offers each message that it has stored to the drainer,
-// so that the drainer need not read the message from storage.
+// newAppender returns an appender that offers each stored message to the drainer, so that the drainer need not read the
+// message from storage.
 func newAppender(a *App, store *lane.Store, waker laneWaker) *lane.Appender {
 	appender := lane.NewAppender(store, a.log)
 	appender.OnFiled = func(number int, messages []weir.Message) {
@@ -67,7 +65,6 @@ func newAppender(a *App, store *lane.Store, waker laneWaker) *lane.Appender {
 	return appender
 }
 
-// newTickets returns the writer of tickets.
 func (a *App) newTickets(store *lane.Store) *ticket.Sender {
 	return ticket.New(a.ticketConfig(store, a.account.Tickets()))
 }
@@ -103,8 +100,8 @@ func (a *App) remembersIDs() func(contract string) bool {
 	return nil
 }
 
-// newSender returns the sender of messages to the CMS. The sender hides redacted values in the results of attempts, and
-// records the spans of each attempt if traces are exported.
+// newSender returns the sender of messages to the CMS. The sender hides redacted values in the results of attempts. If
+// traces are exported, the sender records the spans of each attempt.
 func (a *App) newSender() drain.Sender {
 	redacting := &redact.Sender{Next: a.sender, Contracts: a.contracts}
 	return a.instruments.export.Sender(redacting, a.settings.Delivery.Method, a.settings.Delivery.URL)

@@ -11,8 +11,8 @@ import (
 	"weir/internal/poll"
 )
 
-// Poll does the work of weir poll for one period, which began when the process started. The summary is nil if the work
-// did not begin, because ctx ended before storage was open, or because storage could not be opened.
+// Poll does the work of the command `weir poll` for one period, which began at startedAt. If ctx ends before storage is
+// open, the summary and the error are nil. If storage cannot be opened, Poll returns an error without a summary.
 func (a *App) Poll(ctx context.Context, cfg poll.Config, startedAt time.Time) (*poll.Summary, error) {
 	opening, cancel := context.WithDeadline(ctx, cfg.NotAfter(startedAt))
 	defer cancel()
@@ -35,22 +35,22 @@ func (a *App) Poll(ctx context.Context, cfg poll.Config, startedAt time.Time) (*
 	return &summary, errors.Join(err, r.closeBackground(limited))
 }
 
-// pollDrainer is a drainer whose Close ends the whole pipeline.
+// pollDrainer is a drainer whose Close closes the whole pipeline.
 type pollDrainer struct {
 	*drain.Drainer
 	pipeline *pipeline
 }
 
-// Close implements poll.Drainer. It ends the schedules first, because they append messages for the drainer.
+// Close implements poll.Drainer. It closes the schedules first, because schedules append messages for the drainer.
 func (d pollDrainer) Close(ctx context.Context) error {
 	err := errors.Join(d.pipeline.schedules.Close(ctx), d.Drainer.Close(ctx))
 	d.pipeline.tickets.Wait(ctx)
 	return errors.Join(err, closeNotifier(ctx, d.pipeline.notifier))
 }
 
-// skipBlobSweep lets only the first process of each hour search for forgotten bodies. Each search begins with a read of
-// the row that records the last search. Each period has a process of its own, and without skipBlobSweep each of them
-// would read that row.
+// skipBlobSweep lets only the first process of each hour search for bodies to which no row refers. A scheduler
+// starts a process for each period, and each search begins with a read of the row about the last search. Without
+// skipBlobSweep, each process would read this row.
 func skipBlobSweep(c *sweep.Cleaner, startedAt time.Time, period time.Duration) {
 	if hour := startedAt.Truncate(time.Hour); !hour.After(startedAt.Add(-period)) {
 		c.ForgottenAt = hour.Add(time.Hour)

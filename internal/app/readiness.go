@@ -9,16 +9,16 @@ import (
 	"weir/internal/weir"
 )
 
-// Until storage is open, requests wait until the process has reached an age: pingHold for the host's GET of /, and
-// requestHold for all other requests. So the request that starts the app is answered 202 if storage opens in time. The
-// host itself waits for 30 s.
+// While storage is not open, requests wait until the process has a certain age: pingHold for requests to /, and
+// requestHold for all others. So a post that starts the app is answered 202 if storage opens in time. Both ages are
+// below the 30 s for which the host waits for the handler to start.
 const (
 	pingHold    = 10 * time.Second
 	requestHold = 14 * time.Second
 )
 
-// newHandler returns the handler of all requests. The functions get a request only after storage is open. The host
-// requests / until the handler is ready, and sometimes afterwards.
+// newHandler returns the handler of all requests. The host requests / until the handler is ready, and sometimes
+// afterwards. All other requests are for the functions.
 func (s *Server) newHandler() http.Handler {
 	functions := httpio.PlainPathsOnly(s.log, http.HandlerFunc(s.serveFunctions))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,8 +31,8 @@ func (s *Server) newHandler() http.Handler {
 	})
 }
 
-// serveFunctions passes a request to the functions as soon as storage is open. If storage does not open in time, it
-// answers 503.
+// serveFunctions passes a request to the functions as soon as storage is open. If storage does not open in time,
+// serveFunctions answers 503.
 func (s *Server) serveFunctions(w http.ResponseWriter, r *http.Request) {
 	s.awaitOpen(r.Context(), requestHold)
 	if running := s.running.Load(); running != nil {
@@ -43,7 +43,7 @@ func (s *Server) serveFunctions(w http.ResponseWriter, r *http.Request) {
 		Message: "storage cannot be reached yet; try again", RetryAfter: 2 * maxStorageRetry})
 }
 
-// awaitOpen waits until storage is open, until the age of the process is hold, or until ctx ends.
+// awaitOpen returns when storage is open, when the process is as old as hold, or when ctx ends.
 func (s *Server) awaitOpen(ctx context.Context, hold time.Duration) {
 	select {
 	case <-s.opened: // the usual case, which needs no timer

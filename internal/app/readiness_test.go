@@ -18,18 +18,18 @@ func newClosedServer() *Server {
 	return newServer(&App{log: slog.New(slog.DiscardHandler)}, time.Now())
 }
 
-// openWith opens the server with a handler of the functions.
+// openWith opens storage for the server. h handles the requests to the functions.
 func (s *Server) openWith(h http.Handler) {
 	s.running.Store(&running{handler: h})
 	close(s.opened)
 }
 
-// openAccepting opens the server with functions that answer 202.
+// openAccepting opens storage for a server whose functions answer 202.
 func (s *Server) openAccepting() {
 	s.openWith(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
 }
 
-// sendRequest sends a POST, and returns the status of the answer, the time until the answer and its Retry-After.
+// sendRequest sends a POST. It returns the answer's status, the time until the answer, and the answer's Retry-After.
 func (s *Server) sendRequest(ctx context.Context, path string) (status int, took time.Duration, retryAfter string) {
 	w, began := httptest.NewRecorder(), time.Now()
 	s.newHandler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, path, nil))
@@ -89,8 +89,8 @@ func TestServer_Readiness(t *testing.T) {
 	}
 }
 
-// The handler answers 404 to a path that host and handler could understand differently, and to calls of the triggers
-// that the host did not make.
+// The handler answers 404 in two cases: host and handler could understand the path differently, or a client other than
+// the host calls the address of a trigger.
 func TestServer_ServesPlainPathsAndHostCallsOnly(t *testing.T) {
 	t.Parallel()
 	s := newClosedServer()
@@ -142,7 +142,7 @@ func TestServer_ServesPlainPathsAndHostCallsOnly(t *testing.T) {
 	}
 }
 
-// A closer that hangs must not take the time of the other closers.
+// closeTogether calls all closers at once, so that a closer that hangs does not take the time of the other closers.
 func TestCloseTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,16 +13,15 @@ import (
 	"weir/internal/weir"
 )
 
-// aem stands in for the Content Fragment Management API of AEM as a Cloud Service. It follows Adobe's documentation
-// (developer.adobe.com, experience-manager-apis) and clients. A fragment's ETag is in a header, and a write needs the
-// ETag. The answer to a publish is 200 with a status for each path.
+// aem stands in for the Content Fragment Management API of AEM as a Cloud Service. It answers as Adobe's documentation
+// (developer.adobe.com, experience-manager-apis) says, and as Adobe's clients expect.
 type aem struct {
 	mu        sync.Mutex
-	tokens    int                     // number of tokens that the CMS has issued; only the last one is valid
+	tokens    int                     // number of issued tokens; only the newest token is valid
 	made      int                     // number of fragments that were created
 	fragments map[string]*aemFragment // by id
-	indexLag  int                     // number of look-ups by path that do not find a new fragment
-	verdict   string                  // status for each path in the answer to a publish
+	indexLag  int                     // value of aemFragment.hidden for a new fragment
+	verdict   string                  // status of each path in the answer to a publish request
 }
 
 type aemFragment struct {
@@ -34,8 +33,8 @@ type aemFragment struct {
 	Fields      []map[string]any `json:"fields"`
 
 	revision int
-	hidden   int  // number of look-ups by path that still do not find the fragment
-	isEnding bool // the fragment is being unpublished
+	hidden   int  // number of further look-ups by path that do not find the fragment
+	isEnding bool // true = the next read finds the fragment unpublished
 }
 
 const (
@@ -47,8 +46,7 @@ func aemProblem(status int, detail string) string {
 	return fmt.Sprintf(`{"status":%d,"title":%q,"detail":%q}`, status, http.StatusText(status), detail)
 }
 
-// newAEM returns a CMS. If isThere is set, the CMS has the fragment of harbour-opens, with a teaser that the editors
-// have written.
+// newAEM returns a CMS. If isThere is set, the CMS has the fragment harbour-opens, with a teaser from an editor.
 func newAEM(isThere bool) *aem {
 	a := &aem{fragments: map[string]*aemFragment{}, verdict: "SUCCESS_TRIGGERED"}
 	if isThere {
@@ -129,7 +127,7 @@ func (a *aem) serveToken(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"access_token":"token-number-%d","token_type":"bearer","expires_in":86399}`, a.tokens)
 }
 
-// findFragment returns the fragment at a path; nil = the CMS does not have it.
+// findFragment returns the fragment at a path; nil = there is none.
 func (a *aem) findFragment(path string) *aemFragment {
 	for _, f := range a.fragments {
 		if f.Path == path {
@@ -172,7 +170,7 @@ func (a *aem) createFragment(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePublish publishes fragments, or begins to unpublish them. The next read then finds the fragment unpublished.
+// servePublish publishes fragments, or begins to unpublish them.
 func (a *aem) servePublish(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Paths           []string
@@ -289,8 +287,8 @@ func TestRecipe_AEMFailures(t *testing.T) {
 	})
 }
 
-// If the look-up by path does not find a new fragment yet, the recipe must not create a second fragment. This holds
-// whether or not the fragment's id is remembered.
+// If the look-up by path does not find a new fragment yet, the recipe must not create a second fragment. The test
+// checks this with and without a remembered id.
 func TestRecipe_AEMLookUpLags(t *testing.T) {
 	t.Parallel()
 	cms := newAEM(false)

@@ -12,9 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// contentful is a stand-in for Contentful. It answers as the documents of the Content Management API say. The documents
-// are on contentful.com/developers/docs/references: errors, content-management-api/overview (versions, rate limits) and
-// content-management-api/entries.
+// contentful is a stand-in for Contentful. It answers as these pages of contentful.com/developers/docs/references say:
+// errors, content-management-api/overview (versions, rate limits) and content-management-api/entries.
 type contentful struct {
 	mu      sync.Mutex
 	entries map[string]*contentfulEntry
@@ -27,7 +26,7 @@ type contentfulEntry struct {
 
 const (
 	contentfulEntries = "/spaces/space/environments/master/entries/"
-	contentfulID      = "54a04905-ae35-56ea-894c-1132c3ea6bd9" // of harbour-opens
+	contentfulID      = "54a04905-ae35-56ea-894c-1132c3ea6bd9" // id of the entry harbour-opens
 	versionMismatch   = `{"sys":{"type":"Error","id":"VersionMismatch"},"message":"Version mismatch error."}`
 )
 
@@ -88,7 +87,7 @@ func (c *contentful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newContentful returns a CMS that has the entry with the given version; 0 = no entry.
+// newContentful returns a CMS with the given version of the entry harbour-opens; 0 = without the entry.
 func newContentful(version int) *contentful {
 	c := &contentful{entries: map[string]*contentfulEntry{}}
 	if version > 0 {

@@ -12,14 +12,13 @@ import (
 	"weir/internal/weir"
 )
 
-// directus answers as Directus 11.3 does to a user with few rights. All its answers are copied from answers of a real
-// Directus.
+// directus answers as Directus 11.3 does to a user with few rights. All answers are copied from a real Directus.
 type directus struct {
 	mu    sync.Mutex
 	next  int                    // id of the last item that was created
 	items map[int]map[string]any // by id
-	blind int                    // number of look-ups that still find nothing, as if the item came later
-	lost  int                    // number of updates before which an editor still removes the item
+	blind int                    // number of further look-ups that find nothing
+	lost  int                    // number of further updates that find the item removed
 }
 
 func (d *directus) ServeHTTP(w http.ResponseWriter, r *http.Request) {

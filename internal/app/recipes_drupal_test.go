@@ -11,16 +11,17 @@ import (
 	"weir/internal/weir"
 )
 
-// drupal answers as JSON:API of Drupal's core does (www.drupal.org/docs/core-modules-and-themes/core-modules/
-// jsonapi-module, core/modules/jsonapi/src/Controller/EntityResource.php).
+// drupal answers as the module JSON:API of Drupal's core does. The sources are
+// core/modules/jsonapi/src/Controller/EntityResource.php, and the page
+// www.drupal.org/docs/core-modules-and-themes/core-modules/jsonapi-module.
 type drupal struct {
 	mu    sync.Mutex
-	nodes map[string]map[string]any // attributes by UUID
+	nodes map[string]map[string]any // attributes of each node, by UUID
 }
 
 const (
 	drupalNodes = "/jsonapi/node/article"
-	drupalID    = "54a04905-ae35-56ea-894c-1132c3ea6bd9" // of harbour-opens
+	drupalID    = "54a04905-ae35-56ea-894c-1132c3ea6bd9" // UUID of the node harbour-opens
 )
 
 func drupalError(status int, detail string) string {

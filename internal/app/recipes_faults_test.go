@@ -12,17 +12,18 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeCMS is a CMS of the tests. The samples article.xml and delete.xml write and delete the article harbour-opens.
+// fakeCMS stands in for a CMS. The sample article.xml writes the article harbour-opens. The sample delete.xml deletes
+// this article.
 type fakeCMS interface {
 	http.Handler
 	// listArticles returns "published" or "draft" for each article.
 	listArticles() []string
 }
 
-// harness opens a recipe with a fake CMS, and has the values that the tests of all recipes need. Its lists of steps are
-// the names of an attempt's requests, separated by spaces.
+// harness has the values for the tests of one recipe. The steps of an attempt are written as their names, separated by
+// spaces.
 type harness[C fakeCMS] struct {
-	newCMS func(isThere bool) C // returns a CMS; isThere = it has the article
+	newCMS func(isThere bool) C // returns a CMS, with the article if isThere is set
 	open   func(t *testing.T, cms C, faults ...fault) *recipe
 
 	create   string    // beginning of the request that creates the article, as "METHOD /path"
@@ -30,7 +31,7 @@ type harness[C fakeCMS] struct {
 	toCreate string    // steps up to the step that creates the article
 	ifNew    string    // steps if the CMS does not have the article
 	ifThere  string    // steps if the CMS has the article
-	removals [2]string // steps of a first and of a second delete
+	removals [2]string // steps of the first and of the second delete
 }
 
 // delivery is a way to write the article in one attempt.
@@ -52,8 +53,8 @@ type failure struct {
 
 // fault replaces the CMS's answer to one request.
 type fault struct {
-	request string // beginning of "METHOD /path"
-	acts    bool   // the CMS acts before its answer is replaced
+	request string // beginning of the request, as "METHOD /path"
+	acts    bool   // true = the CMS executes the request before its answer is replaced
 	status  int    // 0 = the CMS closes the connection without an answer
 	header  string // "Name: value"
 	body    string
@@ -61,7 +62,7 @@ type fault struct {
 
 const pageOfHTML = "<!DOCTYPE html><html><title>Please sign in</title></html>"
 
-// faultyCMS is a CMS. Faults replace some of its answers. Each fault happens once, in the given order.
+// faultyCMS is a CMS with faults. Each fault happens once. The faults happen in the given order.
 type faultyCMS struct {
 	http.Handler
 
@@ -101,7 +102,7 @@ func (f *faultyCMS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // checkDeliveries writes the article in each of the given ways, calls checkArticle, and then deletes the article twice.
-// It adds two ways: the CMS does not have the article, and the CMS has the article.
+// It adds two ways without faults: the CMS has the article, or does not have the article.
 func (h harness[C]) checkDeliveries(
 	t *testing.T, deliveries map[string]delivery, checkArticle func(t *testing.T, cms C, wasThere bool),
 ) {
@@ -126,8 +127,9 @@ func (h harness[C]) checkDeliveries(
 	}
 }
 
-// checkFailures makes two attempts to write the article: the first with the fault, and the second without. Then the CMS
-// must have one article. checkFailures adds the failures that every CMS can have.
+// checkFailures makes, for each failure, two attempts to write the article: the first attempt with the fault, and the
+// second attempt without a fault. After both attempts the CMS must have one article. checkFailures adds failures that
+// every CMS can have.
 func (h harness[C]) checkFailures(t *testing.T, failures map[string]failure) {
 	t.Helper()
 	failures["AnswerLostAfterCreate"] = failure{
@@ -162,7 +164,6 @@ func (h harness[C]) checkFailures(t *testing.T, failures map[string]failure) {
 	}
 }
 
-// nameState returns the state of an article as listArticles returns it.
 func nameState(isPublished bool) string {
 	if isPublished {
 		return "published"
@@ -177,7 +178,6 @@ func checkOneArticle(t *testing.T, cms fakeCMS) {
 	}
 }
 
-// checkResult compares an attempt's outcome, a part of its reason, and the names of the requests that it made.
 func checkResult(t *testing.T, got weir.Result, outcome weir.Outcome, reason, steps string) {
 	t.Helper()
 	var names []string

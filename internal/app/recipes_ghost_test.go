@@ -19,9 +19,9 @@ import (
 // ghost answers the requests of the recipe as Ghost 5.130.6 does.
 type ghost struct {
 	mu    sync.Mutex
-	next  int                       // number of posts that were to be created
+	next  int                       // number of requests to create a post
 	posts map[string]map[string]any // by id
-	page  string                    // slug that a page has, so that no post can have it
+	page  string                    // slug of a page; no post can have this slug
 }
 
 const (
@@ -33,13 +33,13 @@ const (
 		`"type":"UpdateCollisionError","code":"UPDATE_COLLISION"}]}`
 	ghostToken = `{"errors":[{"message":"Invalid token: jwt expired","context":null,` +
 		`"type":"UnauthorizedError","code":"INVALID_JWT"}]}`
-	// The context of this answer names the field; the message does not.
+	// ghostInvalid names the field in "context", and not in "message".
 	ghostInvalid = `{"errors":[{"message":"Validation error, cannot save post.",` +
 		`"context":"Validation failed for %s.","type":"ValidationError","code":null}]}`
 )
 
-// isGhostToken reports whether a header has a token for the Admin API that is signed with the key and valid for at most
-// five minutes.
+// isGhostToken reports whether a header has a token for the Admin API. The token must be signed with ghostSecret, and
+// must be valid for at most five minutes.
 func isGhostToken(header string) bool {
 	token, hasScheme := strings.CutPrefix(header, "Ghost ")
 	parts := strings.Split(token, ".")

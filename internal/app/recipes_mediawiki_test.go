@@ -11,19 +11,19 @@ import (
 	"weir/internal/weir"
 )
 
-// mediaWiki answers as MediaWiki 1.39 does to a bot password. Its answers are copied from answers of a real MediaWiki.
-// Only the answers about an edit conflict, a redirect and a protected page are taken from the documentation. Each
-// failure has status 200.
+// mediaWiki answers like MediaWiki 1.39 to a client that signs in with a bot password. Most answers are copied from a
+// real MediaWiki. The answers about an edit conflict, a redirect and a protected page are from the documentation. Each
+// answer about a failure has the HTTP status 200.
 type mediaWiki struct {
 	mu       sync.Mutex
 	sessions map[string]bool      // by cookie; true = signed in
 	signIns  int                  // number of sign-ins that succeeded
 	revision int                  // number of the newest revision of all pages
 	pages    map[string]*wikiPage // by title
-	failures map[string]string    // code of the error that answers the next request, by action
-	readOnly bool                 // each write and each sign-in fails
-	find     map[string]any       // replaces the answer to a look-up; nil = the answer has the page
-	before   func()               // runs once, before the next write
+	failures map[string]string    // code of the error for the next request, by action
+	readOnly bool                 // true = each write and each sign-in fails
+	find     map[string]any       // fields that replace fields in the answers to look-ups
+	before   func()               // is called one time, before the next write; nil = no call
 }
 
 // wikiPage is the newest revision of a page.
@@ -90,7 +90,6 @@ func newWikiError(code, info string) map[string]any {
 	return map[string]any{"error": map[string]any{"code": code, "info": info, "docref": "See the API."}}
 }
 
-// login returns the answer to a sign-in.
 func (m *mediaWiki) login(r *http.Request, session string) map[string]any {
 	_, isThere := m.sessions[session]
 	switch {
@@ -107,7 +106,6 @@ func (m *mediaWiki) login(r *http.Request, session string) map[string]any {
 	return map[string]any{"login": map[string]any{"result": "Success", "lguserid": 2, "lgusername": "Weir"}}
 }
 
-// findPage returns the answer to a look-up.
 func (m *mediaWiki) findPage(title, session string) map[string]any {
 	query := map[string]any{"tokens": map[string]any{"csrftoken": "csrf-" + session + `+\`}}
 	page := map[string]any{"ns": 0, "title": title, "contentmodel": "wikitext"}
@@ -123,7 +121,6 @@ func (m *mediaWiki) findPage(title, session string) map[string]any {
 	return map[string]any{"batchcomplete": true, "curtimestamp": "2026-01-31T08:00:03Z", "query": query}
 }
 
-// write returns the answer to an edit or a delete.
 func (m *mediaWiki) write(action string, r *http.Request, session string) map[string]any {
 	title := r.PostFormValue("title")
 	found := m.pages[title]
@@ -158,7 +155,7 @@ func TestRecipe_MediaWiki(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		isThere bool
-		happens func(m *mediaWiki) // before the write
+		happens func(m *mediaWiki) // is called before the write; nil = nothing happens
 		steps   string
 	}{
 		"New":   {false, nil, "find create"},
@@ -190,8 +187,8 @@ func TestRecipe_MediaWiki(t *testing.T) {
 	}
 }
 
-// A session can end between two messages, and MediaWiki then answers without a 401. The attempt signs in anew, and
-// delivers the message.
+// A session can end between two messages. MediaWiki then answers 200 with an error. The attempt must sign in anew and
+// deliver the message.
 func TestRecipe_MediaWikiSignsInAnew(t *testing.T) {
 	t.Parallel()
 	m := newMediaWiki(true)

@@ -12,26 +12,24 @@ import (
 	"weir/internal/weir"
 )
 
-// optimizely is a stand-in for Optimizely. It answers as the documentation of the Content Management API says
-// (docs.developers.optimizely.com, Content Management API v3.0), and as the source of the API's controller does. A
-// create with a GUID that exists is answered 409. The answers to an update and to a delete have no body.
+// optimizely is a stand-in for Optimizely. Its answers follow the documentation (docs.developers.optimizely.com,
+// Content Management API v3.0) and the source of the API's controller.
 type optimizely struct {
 	mu     sync.Mutex
-	tokens int                       // number of tokens that the CMS has issued; only the last one is valid
+	tokens int                       // number of issued tokens; only the newest token is valid
 	pages  map[string]map[string]any // by GUID
 }
 
 const (
 	optimizelyAPI = "/api/episerver/v3.0/contentmanagement"
-	optimizelyID  = "54a04905-ae35-56ea-894c-1132c3ea6bd9" // of harbour-opens
+	optimizelyID  = "54a04905-ae35-56ea-894c-1132c3ea6bd9" // GUID of the page harbour-opens
 )
 
 func optimizelyProblem(status int, detail string) string {
 	return fmt.Sprintf(`{"title":%q,"status":%d,"detail":%q}`, http.StatusText(status), status, detail)
 }
 
-// newOptimizely returns a CMS. If isThere is set, the CMS has the page of harbour-opens, with a teaser that the editors
-// have written.
+// newOptimizely returns a CMS. If isThere is set, the CMS has the page harbour-opens, with a teaser from an editor.
 func newOptimizely(isThere bool) *optimizely {
 	o := &optimizely{pages: map[string]map[string]any{}}
 	if isThere {

@@ -14,17 +14,17 @@ import (
 )
 
 // itemService is a stand-in for Sitecore's ItemService. It answers as the documentation says (doc.sitecore.com: "The
-// RESTful API for the ItemService"), and as public clients of the ItemService expect. It answers a create with 201 and
-// a Location, and an update or a delete with 204.
+// RESTful API for the ItemService"), and as public clients of the ItemService expect.
 type itemService struct {
 	mu       sync.Mutex
-	sessions int                       // number of sign-ins; only the last session is valid
-	items    map[string]map[string]any // by path; the id of an item is the base of its path
+	sessions int                       // number of sign-ins; only the newest session is valid
+	items    map[string]map[string]any // fields of each item, by path; an item's id is the last element of its path
 }
 
 const itemServicePath = sitecoreHome + "/news/harbour-opens"
 
-// newItemService returns a CMS with the item above the articles. If isThere is set, it also has harbour-opens.
+// newItemService returns a CMS with the two items above the articles. If isThere is set, the CMS also has
+// harbour-opens.
 func newItemService(isThere bool) *itemService {
 	s := &itemService{items: map[string]map[string]any{sitecoreHome: {}, sitecoreHome + "/news": {}}}
 	if isThere {
@@ -75,7 +75,7 @@ func (s *itemService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// findPath returns the path of the item that a request names; empty = the CMS does not have the item.
+// findPath returns the path of the item that a request names; "" = the CMS does not have the item.
 func (s *itemService) findPath(r *http.Request, id string) string {
 	for at := range s.items {
 		switch {
@@ -94,7 +94,7 @@ func (s *itemService) create(w http.ResponseWriter, parent string, body map[stri
 		return
 	}
 	at := fmt.Sprint(parent, "/", body["ItemName"])
-	if s.items[at] != nil { // as Sitecore does with AllowDuplicateItemNamesOnSameLevel=false
+	if s.items[at] != nil { // Sitecore answers 500 if AllowDuplicateItemNamesOnSameLevel is false
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
@@ -104,8 +104,8 @@ func (s *itemService) create(w http.ResponseWriter, parent string, body map[stri
 	w.WriteHeader(http.StatusCreated)
 }
 
-// listArticles leaves out the two items above the articles. The ItemService publishes nothing, so each article is
-// returned as published.
+// listArticles leaves out the two items above the articles. The ItemService cannot publish an item, so each article
+// counts as published.
 func (s *itemService) listArticles() (states []string) {
 	for range len(s.items) - 2 {
 		states = append(states, nameState(true))

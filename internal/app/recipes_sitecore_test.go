@@ -11,15 +11,15 @@ import (
 	"weir/internal/weir"
 )
 
-// sitecore is a stand-in for Sitecore. It answers as the documentation of the Authoring GraphQL API says.
+// sitecore is a fake CMS. It answers as the documentation of Sitecore's Authoring GraphQL API says.
 type sitecore struct {
 	mu        sync.Mutex
-	items     map[string]any // fields by path
-	published []any          // paths of the items that were published
-	tokens    int            // number of tokens that the CMS has issued; only the last one is valid
-	polls     int            // number of polls that find a publishing job still at work
-	blind     int            // number of look-ups that still find nothing
-	starts    bool           // Sitecore is starting, and answers with a page of HTML
+	items     map[string]any // an item's fields, by the item's path
+	published []any          // paths of the published items
+	tokens    int            // number of issued tokens; only the newest token is valid; the first token is never valid
+	polls     int            // number of further status requests that find a publishing job unfinished
+	blind     int            // number of further look-ups that find no item
+	starts    bool           // Sitecore is starting: it answers with a page of HTML
 }
 
 const sitecoreHome = "/sitecore/content/Home"
@@ -51,7 +51,7 @@ func (s *sitecore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "<!DOCTYPE html><html><title>Starting</title></html>")
 		return
 	case r.Header.Get("Authorization") != fmt.Sprintf("Bearer token-number-%d", s.tokens) || s.tokens == 1:
-		w.WriteHeader(http.StatusUnauthorized) // the first token ends before its time
+		w.WriteHeader(http.StatusUnauthorized) // the first token is refused, like a token that expired early
 		return
 	}
 	var request struct {
@@ -156,7 +156,7 @@ func TestRecipe_Sitecore(t *testing.T) {
 	}
 }
 
-// sitecoreWithTokens also serves tokens at the root, because openRecipe sets SITECORE_TOKEN_URL to that address.
+// sitecoreWithTokens also issues tokens at the path /, because openRecipe sets SITECORE_TOKEN_URL to the server's root.
 type sitecoreWithTokens struct{ *sitecore }
 
 func (s sitecoreWithTokens) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -11,18 +11,18 @@ import (
 	"weir/internal/weir"
 )
 
-// strapi answers the requests of the recipe as Strapi 5.54.0 does. Each entry has a draft. A look-up without
-// status=draft finds published entries only.
+// strapi is a fake CMS. It answers the recipe's requests as Strapi 5.54.0 does. Each entry has a draft. A look-up
+// without status=draft finds only published entries.
 type strapi struct {
 	mu        sync.Mutex
-	next      int                       // number of the last entry that was created
+	next      int                       // number of the newest entry
 	entries   map[string]map[string]any // by documentId
 	published map[string]bool           // by documentId
 }
 
 const tokenOfStrapi = "token-of-strapi"
 
-// newStrapi returns a CMS with one entry for each slug, as a draft.
+// newStrapi returns a CMS with one draft for each slug.
 func newStrapi(slugs ...string) *strapi {
 	s := &strapi{entries: map[string]map[string]any{}, published: map[string]bool{}}
 	for _, slug := range slugs {
@@ -71,7 +71,7 @@ func (s *strapi) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"meta": map[string]any{"pagination": map[string]any{"total": len(found)}}})
 		return
 	}
-	if r.Method == http.MethodDelete { // the same answer if the entry does not exist
+	if r.Method == http.MethodDelete { // Strapi also answers 204 if the entry does not exist
 		delete(s.entries, id)
 		w.WriteHeader(http.StatusNoContent)
 		return
@@ -91,7 +91,7 @@ func (s *strapi) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for other, entry := range s.entries {
 		var taken []string
-		for _, field := range []string{"slug", "title"} { // Strapi does not check drafts
+		for _, field := range []string{"slug", "title"} { // Strapi does not check drafts for duplicates
 			if !isDraft && other != id && entry[field] == body.Data[field] {
 				taken = append(taken, field)
 			}

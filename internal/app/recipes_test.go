@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// recipe is a recipe of the repository. Its settings name a fake CMS.
+// recipe is an App with the settings of one folder of recipes/. The App writes to a fake CMS.
 type recipe struct {
 	t   *testing.T
 	app *App
@@ -19,8 +19,8 @@ type recipe struct {
 	seq int64
 }
 
-// openRecipe reads the settings of a recipe. The environment has the given variables. If the value of a variable is
-// empty, the variable has the address of the fake CMS.
+// openRecipe opens the recipe in the folder recipes/<name>. The argument "variables" has the environment variables that
+// the recipe's weir.yaml names. An empty value stands for the address of the fake CMS.
 func openRecipe(t *testing.T, name string, cms http.Handler, variables map[string]string) *recipe {
 	t.Helper()
 	server := httptest.NewServer(cms)
@@ -52,7 +52,7 @@ func mustAbs(t *testing.T, path string) string {
 	return path
 }
 
-// readSample returns the body of a sample message of the recipe.
+// readSample returns a file of the recipe's folder "messages".
 func (r *recipe) readSample(name string) string {
 	r.t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.dir, "messages", name))
@@ -62,13 +62,14 @@ func (r *recipe) readSample(name string) string {
 	return string(text)
 }
 
-// sendBody makes one attempt for a body: the contract accepts the body, and the sender sends the message.
+// sendBody makes one attempt to write a message with this body to the fake CMS.
 func (r *recipe) sendBody(body string) weir.Result {
 	r.t.Helper()
 	return r.sendRemembering(body, "")
 }
 
-// sendRemembering makes one attempt for a body. The CMS's id of the key's item is remembered from an earlier message.
+// sendRemembering does what sendBody does. The argument "id" is the CMS's id of the key's item, remembered from an
+// earlier message. If "id" is empty, no id is remembered.
 func (r *recipe) sendRemembering(body, id string) weir.Result {
 	r.t.Helper()
 	m, err := r.app.contracts.Accept(r.t.Context(), "application/xml", []byte(body))
@@ -80,8 +81,8 @@ func (r *recipe) sendRemembering(body, id string) weir.Result {
 	return r.app.sender.Send(r.t.Context(), weir.Delivery{Message: &m, Attempt: 1, Fence: 1, RememberedID: id})
 }
 
-// A wrong address of the CMS is a mistake in the settings, so the outcome must be unavailable. A rejection would make
-// every message dead.
+// A wrong address of the CMS is a mistake in the settings, so the outcome must be unavailable. With the outcome
+// rejected, every message would become dead.
 func TestRecipe_NoAPIAtTheAddress(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

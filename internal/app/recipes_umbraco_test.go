@@ -11,29 +11,28 @@ import (
 	"weir/internal/weir"
 )
 
-// umbraco is a stand-in for Umbraco. It answers as the documentation of the Management API says
-// (docs.umbraco.com/umbraco-cms/reference/management-api), and as the source of that API does
-// (github.com/umbraco/Umbraco-CMS: Controllers/Document and Controllers/Content of src/Umbraco.Cms.Api.Management). The
-// answers to a create, an update, a publish and a delete have no body. An error has an operationStatus.
+// umbraco is a fake CMS. It answers as Umbraco's Management API does. Its answers follow the documentation
+// (docs.umbraco.com/umbraco-cms/reference/management-api) and the source code (github.com/umbraco/Umbraco-CMS:
+// Controllers/Document and Controllers/Content of src/Umbraco.Cms.Api.Management).
 type umbraco struct {
 	mu        sync.Mutex
-	tokens    int                       // number of tokens that the CMS has issued; only the last one is valid
-	documents map[string]map[string]any // by id: the values by alias, and isTrashed
+	tokens    int                       // number of issued tokens; only the newest token is valid
+	documents map[string]map[string]any // by id; a document maps aliases to values, and can have isTrashed
 	templates map[string]any            // template of a document's page, by the document's id
 	published map[string]bool           // by id
 }
 
 const (
 	umbracoAPI = "/umbraco/management/api/v1"
-	umbracoID  = "54a04905-ae35-56ea-894c-1132c3ea6bd9" // of harbour-opens
+	umbracoID  = "54a04905-ae35-56ea-894c-1132c3ea6bd9" // id of the document harbour-opens
 )
 
 func umbracoError(status int, operationStatus, title string) string {
 	return fmt.Sprintf(`{"type":"Error","title":%q,"status":%d,"operationStatus":%q}`, title, status, operationStatus)
 }
 
-// newUmbraco returns a CMS. If isThere is set, the CMS has the document of harbour-opens, with a teaser that the
-// editors have written.
+// newUmbraco returns a CMS. If isThere is set, the CMS has the document harbour-opens, with a teaser and a template
+// that the editors have set.
 func newUmbraco(isThere bool) *umbraco {
 	u := &umbraco{documents: map[string]map[string]any{}, templates: map[string]any{}, published: map[string]bool{}}
 	if isThere {
@@ -128,7 +127,7 @@ func (u *umbraco) create(w http.ResponseWriter, r *http.Request, fail func(int, 
 	}
 }
 
-// save replaces the values and the template, because Umbraco removes the values that an update leaves out.
+// save replaces all values and the template, because Umbraco removes each value that an update leaves out.
 func (u *umbraco) save(id string, r *http.Request) {
 	var body struct {
 		Template any

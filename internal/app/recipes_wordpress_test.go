@@ -13,14 +13,14 @@ import (
 	"weir/internal/weir"
 )
 
-// wordPress answers as WordPress 6.1 does. All its answers are copied from answers of a real WordPress.
+// wordPress is a fake CMS. Its answers are copied from a real WordPress 6.1.
 type wordPress struct {
 	mu       sync.Mutex
-	next     int                    // id of the last post that was created
+	next     int                    // id of the newest post
 	posts    map[int]map[string]any // by id
 	requests []string               // such as "GET /path?query"
 	isAway   bool                   // WordPress cannot reach its database
-	hidden   bool                   // the user may not see the posts of others
+	hidden   bool                   // the user is not allowed to see the posts of other users
 }
 
 const wordPressAuth = "Basic d2VpcjphYmNkIGVmZ2g="
@@ -90,7 +90,8 @@ func (wp *wordPress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var digitsAlone = regexp.MustCompile(`^[0-9]+$`)
 
-// write stores a post. If another post has the slug, the new slug gets a number, without an error.
+// write stores a post. Like WordPress, it adds a number to a slug that another post has or that consists of digits
+// alone. It reports no error.
 func (wp *wordPress) write(id int, r *http.Request) map[string]any {
 	post := map[string]any{}
 	_ = json.NewDecoder(r.Body).Decode(&post)

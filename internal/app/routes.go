@@ -26,15 +26,14 @@ import (
 	"weir/internal/openapi"
 )
 
-// route is a row of the table of routes: requests with the method and the path go to the handler.
+// route names the handler for requests that have the path and one of the methods.
 type route struct {
-	methods  []string // nil = the handler checks the method itself
+	methods  []string // nil = all methods; the handler checks the method itself
 	path     string
-	function string // the folder below functions/, for the log
+	function string // name of the folder below functions/, for the log
 	handler  http.Handler
 }
 
-// The methods of routes.
 var (
 	get       = []string{http.MethodGet}
 	getOrHead = []string{http.MethodGet, http.MethodHead}
@@ -43,10 +42,11 @@ var (
 	remove    = []string{http.MethodDelete}
 )
 
-// listRoutes returns the table of all addresses that the process answers. Requests of HTTP triggers arrive under /api
-// with their own method and path. Calls of the other triggers arrive as POST /<function>. The operator's page makes all
-// changes with the key of the function "write". So the cancellation of a message has a second route, which belongs to
-// that function.
+// listRoutes returns all routes of a server. The host sends requests of HTTP triggers to paths below /api. It calls the
+// other functions with POST /<function>.
+//
+// A message can be cancelled by two routes. DELETE needs the key of the function "cancel". POST needs the key of the
+// function "write", because the operator's page makes all changes with that key.
 func (r *running) listRoutes() []route {
 	s, log, now, waker := &r.settings, r.log, time.Now, r.waker
 	maxBody, lanes := int64(s.MaxBody), s.Lanes
@@ -140,8 +140,8 @@ func (r *running) listRoutes() []route {
 	return r.auditChanges(table)
 }
 
-// newTriggerHandler returns the handler of a queue or timer function. Each call shows the drainer that the platform is
-// not shutting this host down, because a host that is being shut down gets no trigger.
+// newTriggerHandler returns the handler of a queue or timer function. A host that the platform is shutting down gets no
+// trigger. So each call tells the drainer that the platform is not shutting this host down.
 func (r *running) newTriggerHandler(h http.Handler) http.Handler {
 	return httpio.HostCallsOnly(r.log, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r.drainer.MarkTriggered()
@@ -149,7 +149,6 @@ func (r *running) newTriggerHandler(h http.Handler) http.Handler {
 	}))
 }
 
-// newReceiver returns the handler of posted messages.
 func (r *running) newReceiver(intake *httpio.Intake) http.Handler {
 	maxBody := int64(r.settings.MaxBody)
 	return r.instruments.export.Receive("/api/messages", &receive.Function{
@@ -162,7 +161,6 @@ func (r *running) newReceiver(intake *httpio.Intake) http.Handler {
 	})
 }
 
-// newErase returns the function that erases messages, and the files that they came from.
 func (r *running) newErase() *write.Erase {
 	erase := &write.Erase{Messages: r.store.Messages(), Log: r.store.Requests(), Audit: r.audit,
 		Caller: r.waker, Logger: r.log}
@@ -172,7 +170,6 @@ func (r *running) newErase() *write.Erase {
 	return erase
 }
 
-// newInboxFunction returns the function of the inbox's events.
 func (r *running) newInboxFunction() *inbox.Function {
 	f := &inbox.Function{Logger: r.log}
 	if r.inbox != nil {
@@ -181,22 +178,20 @@ func (r *running) newInboxFunction() *inbox.Function {
 	return f
 }
 
-// newProcess returns the function that drains the lane of a ticket.
 func (r *running) newProcess() *process.Function {
 	return &process.Function{Drainer: r.drainer, Holder: r.drainer, Tickets: r.tickets, Lanes: r.settings.Lanes,
 		Lease: time.Duration(r.settings.Lease), Now: time.Now, Logger: r.log}
 }
 
-// readTimeout bounds the reading of one answer.
 const readTimeout = 30 * time.Second
 
-// readOnly bounds the time of a handler that changes nothing.
+// readOnly limits the time of a handler that changes nothing.
 func readOnly(h http.Handler) http.Handler { return httpio.WithTimeout(readTimeout, h) }
 
 // toTheEnd lets a handler that changes something finish even if its client disconnects.
 func toTheEnd(h http.Handler) http.Handler { return httpio.IgnoreDisconnect(h) }
 
-// limitReads does what readOnly does for GET, and what toTheEnd does for other methods.
+// limitReads applies readOnly to GET, and toTheEnd to all other methods.
 func limitReads(h http.Handler) http.Handler {
 	reading, changing := readOnly(h), toTheEnd(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -208,9 +203,10 @@ func limitReads(h http.Handler) http.Handler {
 	})
 }
 
-// newRouter returns the handler of a table of routes. It answers 405 to methods that a path does not have, and 404 to
-// unknown paths. The patterns of the mux have no methods, for two reasons: a pattern for GET would also match HEAD,
-// which the host does not route, and the mux answers 405 in plain text.
+// newRouter returns a handler that passes requests on by path and method. The handler answers 404 to an unknown path,
+// and 405 to a method that the path does not have. The mux's patterns have no methods, for two reasons. A pattern for
+// GET would also match HEAD, which the host routes only to the function "health". And the mux itself would answer 405
+// in plain text.
 func newRouter(log *slog.Logger, table []route) http.Handler {
 	byPath := map[string][]route{}
 	for _, one := range table {
@@ -224,8 +220,8 @@ func newRouter(log *slog.Logger, table []route) http.Handler {
 	return httpio.RefuseCrossSite(log, mux)
 }
 
-// newPathHandler returns the handler of the routes of one path. If the path has only one route, the log names the
-// function of that route also for answers with 405.
+// newPathHandler returns the handler of the routes of one path. If the path has only one route, answers with 405 are
+// also logged, under the function of that route.
 func newPathHandler(log *slog.Logger, routes []route) http.Handler {
 	if len(routes) == 1 {
 		only, h := routes[0], routes[0].handler

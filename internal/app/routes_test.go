@@ -18,13 +18,13 @@ import (
 	"weir/internal/storage/memory"
 )
 
-// triggers are the addresses of the functions that only the host may call.
+// triggers are the paths of the functions that only the host is allowed to call.
 var triggers = []string{"/process", "/poison", "/sweep", "/inbox"}
 
 var parameter = regexp.MustCompile(`\{[^}]*\}`)
 
-// openapi.yaml has exactly the addresses and methods of the table of routes. The test reads the methods of an address
-// from the header Allow of the answer to an unknown method.
+// openapi.yaml describes each method and path that the server answers, and no other. The test sends an unknown method
+// to each path. The header Allow of the answer lists the path's methods.
 func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 	t.Parallel()
 	document, err := openapitest.Read(openapi.Document)
@@ -67,13 +67,13 @@ func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 	}
 }
 
-// newTestRunning returns the parts of a server whose table and bodies are in memory.
+// newTestRunning returns the parts of a server. The table and the blobs are in memory.
 func newTestRunning(t *testing.T) *running {
 	t.Helper()
 	return newTestRunningWith(t, minimal)
 }
 
-// newTestRunningWith does what newTestRunning does, with other settings.
+// newTestRunningWith does what newTestRunning does, with the given settings.
 func newTestRunningWith(t *testing.T, settings string) *running {
 	t.Helper()
 	a, err := New(newEnvironment(t, settings), slog.New(slog.DiscardHandler))

@@ -21,18 +21,17 @@ import (
 	"weir/internal/upstream"
 )
 
-// running has the parts of a process that need storage. They are made together when storage is open. So a process has
-// either all of them or none.
+// running has the parts of a process that need storage. All parts are made together when storage is open.
 type running struct {
 	*App
 	*pipeline
 	cleaner   *sweep.Cleaner
 	sweeper   *sweep.Function
 	audit     *audit.Log
-	inbox     *inbox.Collector // nil = no files are taken
-	upstreams *upstream.Set    // nil = the settings name no upstreams, or the process is weir poll
+	inbox     *inbox.Collector // nil = this process takes no files from the inbox
+	upstreams *upstream.Set    // nil = the settings name no upstreams, or the process runs the command weir poll
 
-	// The following fields are nil under weir poll.
+	// The following fields are nil in a process that runs the command weir poll.
 	batches  *batch.Runner
 	history  *history.Keeper
 	bodies   *redact.Bodies // reads bodies, and hides their redacted values
@@ -40,12 +39,12 @@ type running struct {
 	replays  *replay.Runner
 	gauges   *laneGauges
 	handler  http.Handler    // answers every address except /
-	serving  context.Context // ends when the server begins to stop
+	serving  context.Context // is canceled when the server begins to stop
 
-	checkEpoch func() // makes the server check whether the epoch is over; returns at once
+	checkEpoch func() // makes a server check whether the epoch is over; returns at once
 }
 
-// newPollRunning makes the parts of weir poll, which answers no requests.
+// newPollRunning makes the parts for the command weir poll, which answers no requests.
 func newPollRunning(ctx context.Context, a *App, store *lane.Store, cfg pipelineConfig) *running {
 	r := &running{App: a, pipeline: newPipeline(ctx, a, store, cfg), checkEpoch: func() {},
 		audit: a.newAuditLog(store.Table)}
@@ -54,7 +53,6 @@ func newPollRunning(ctx context.Context, a *App, store *lane.Store, cfg pipeline
 	return r
 }
 
-// newServerRunning makes the parts of a server.
 func newServerRunning(ctx context.Context, a *App, store *lane.Store, isHosted bool, checkEpoch func()) *running {
 	r := &running{App: a, serving: ctx, checkEpoch: checkEpoch, pipeline: newPipeline(ctx, a, store, pipelineConfig{
 		sender: a.newSender(), isHosted: isHosted, ticketsOnly: a.settings.deliversByTicket()})}
@@ -75,7 +73,6 @@ func newServerRunning(ctx context.Context, a *App, store *lane.Store, isHosted b
 	return r
 }
 
-// newSweeper returns the sweep. A timer of the host calls it each minute; weir poll calls it itself.
 func (r *running) newSweeper(waker sweep.Waker) *sweep.Function {
 	f := &sweep.Function{Log: sweepReader{r.store, r}, Waker: waker, Cleaner: r.cleaner, Schedules: r.schedules,
 		Lanes: r.settings.Lanes, Now: time.Now, Logger: r.log}
@@ -91,8 +88,9 @@ type sweepReader struct {
 	running *running
 }
 
-// ReadControl implements sweep.Reader. It creates a lane that is missing. Lanes can be missing, because older versions
-// of Weir wrote the number of lanes before they created the lanes. Their first start may have ended in between.
+// ReadControl implements sweep.Reader. If a lane has no control rows, ReadControl creates them. Older versions of Weir
+// stored the number of lanes first, and then created the lanes. A process that ended between these two steps left lanes
+// without control rows.
 func (s sweepReader) ReadControl(ctx context.Context, number int) (lane.Control, error) {
 	c, err := s.Store.ReadControl(ctx, number)
 	if storage.Is(err, storage.NotFound) {
@@ -109,8 +107,8 @@ func (s sweepReader) ReadControl(ctx context.Context, number int) (lane.Control,
 	return c, err
 }
 
-// observeLane records the state of a lane in the metrics and the history. It resumes bulk replays and batches whose
-// process has ended, and enqueues the events about the lane itself.
+// observeLane records the state of a lane in the metrics and the history. It also resumes bulk replays and batches
+// whose process has ended, and enqueues the lane's own events, such as lane.paused.
 func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	now := time.Now()
 	oldest, err := lists.Reader{Store: r.store}.OldestWaitingSince(ctx, number, c)
@@ -126,7 +124,7 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	if r.replays != nil {
 		r.replays.ResumeOrphans(c)
 	}
-	if r.batches != nil && number == 0 { // one query finds the batches of all lanes
+	if r.batches != nil && number == 0 { // only for lane 0, because one query finds the batches of all lanes
 		if err := r.batches.ResumeOrphans(ctx); err != nil {
 			r.log.Warn("sweep: batches not looked at", "err", err)
 		}
@@ -137,8 +135,8 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	}
 }
 
-// closeWork ends the schedules and the deliveries, both at the same time. If storage does not answer, the schedules
-// must not take the time that the drainer needs to hand its lanes over.
+// closeWork ends schedules and deliveries at the same time. Otherwise, if storage does not answer, the schedules could
+// use up the time that the drainer needs to hand its lanes over.
 func (r *running) closeWork(ctx context.Context) error {
 	return closeTogether(ctx, r.schedules.Close, r.drainer.Close)
 }
@@ -155,8 +153,8 @@ func (r *running) closeBackground(ctx context.Context) error {
 	return closeTogether(ctx, closers...)
 }
 
-// closeRecords ends the sending of events, and writes the last counters of the history. It returns reserved messages to
-// the daily quotas if they were not taken. It also waits until the tickets under way are enqueued.
+// closeRecords ends the sending of events, writes the last counters of the history, and returns unused reservations to
+// the daily quotas. Then it waits until all tickets are enqueued.
 func (r *running) closeRecords(ctx context.Context) error {
 	err := errors.Join(r.notifier.Close(ctx), r.history.Close(ctx), r.upstreams.ReturnReserved(ctx))
 	r.tickets.Wait(ctx)

@@ -18,16 +18,16 @@ import (
 	"weir/internal/telemetry"
 )
 
-// Process is the environment that a process starts in.
+// Process has the environment variables, the streams and the start time of a process.
 type Process struct {
 	Env            func(string) string
 	Stdout, Stderr io.Writer
 	StartedAt      time.Time
 }
 
-// Serve serves a Functions host until ctx ends. Only log lines of level error go to stderr, because the host logs each
-// line of stderr as an error, and prints the last lines of stderr when the process ends. Serve logs the reason of each
-// error. If the host must start the process again, the error is a RestartError.
+// Serve serves a Functions host until ctx ends. It writes only log lines of level error to stderr, because the host
+// logs each line of stderr as an error. Serve logs each error that it returns. If the host must start the process
+// again, the error is a RestartError.
 func Serve(ctx context.Context, p Process) error {
 	setGCPercent(p.Env)
 	limitMemory(p.Env, os.DirFS("/"))
@@ -48,7 +48,7 @@ func Serve(ctx context.Context, p Process) error {
 	s := newServer(a, p.StartedAt)
 	if IsHosted(p.Env) {
 		s.host = newHostWatcher(p.Env, log)
-		signal.Ignore(syscall.SIGPIPE) // the host's end closes stdout, and the process must still hand its lanes over
+		signal.Ignore(syscall.SIGPIPE) // a write to the stdout of a dead host must not end the process
 	}
 	listener, err := listenForHost(p.Env)
 	if err != nil {
@@ -59,7 +59,8 @@ func Serve(ctx context.Context, p Process) error {
 	return logEnd(s.Run(ctx, listener), log)
 }
 
-// logEnd logs the error with which a server or weir consume has ended, and returns the error of the process.
+// logEnd logs the error that ended a server or the command "weir consume". If the process must be started again, logEnd
+// returns a RestartError.
 func logEnd(err error, log *slog.Logger) error {
 	switch {
 	case err == nil:
@@ -72,25 +73,28 @@ func logEnd(err error, log *slog.Logger) error {
 	return fmt.Errorf("run: %w", err)
 }
 
-// RestartError ends a process that must be started again. The host, or the service that starts weir consume, must not
-// count this end as a failure.
+// RestartError is the error of a process that must be started again. The host, or the service that starts the command
+// "weir consume", must not count this error as a failure.
 type RestartError struct{ Err error }
 
 func (e *RestartError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the reason.
+// Unwrap returns Err.
 func (e *RestartError) Unwrap() error { return e.Err }
 
-// needsRestart reports whether the process must be started again. This is so if its epoch is over, or if its table is
-// gone. It is also so if the process handed its lanes over because the host began to stop, but the host did not end. A
-// process that finds a wrong number of lanes at its start needs no restart: the next process would find the same
-// number, so the host must count the failure.
+// needsRestart reports whether the process must be started again. It must be started again in these cases:
+//   - The number of lanes was changed.
+//   - The table was removed or replaced.
+//   - The host began to stop, so the process handed its lanes over, but the host did not end.
+//
+// The error lane.ErrLaneCount is not such a case: the settings name another number of lanes than storage has. The next
+// process would find the same numbers, so the host must count a failure.
 func needsRestart(err error) bool {
 	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrReplaced) || errors.Is(err, errHostStays)
 }
 
-// setGCPercent makes garbage collections rarer, unless GOGC is set. The live heap is a few megabytes. Go's default is a
-// collection each time that the heap has doubled, which would take a tenth of the CPU time of a burst.
+// setGCPercent makes garbage collections rarer, unless GOGC is set. The live heap has only a few megabytes. With Go's
+// default of 100 percent, collections would take a tenth of the CPU time of a burst of messages.
 func setGCPercent(env func(string) string) {
 	if env("GOGC") == "" {
 		debug.SetGCPercent(400)

@@ -12,11 +12,11 @@ import (
 	"weir/internal/relane"
 )
 
-// After some errors the host must start the process again. The host counts all other errors as failures.
+// logEnd returns a RestartError only for errors after which the process must be started again.
 func TestLogEnd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		err       error // error with which serving ends
+		err       error // error that ended the server
 		isRestart bool
 	}{
 		"LanesWereChanged":  {errors.Join(fmt.Errorf("%w from 2 to 5", relane.ErrChanged), nil), true},

@@ -13,28 +13,27 @@ import (
 	"weir/internal/relane"
 )
 
-// stopTimeout bounds a graceful stop; the host's own limit is 10 s.
+// stopTimeout limits a graceful stop. It is shorter than the host's own limit of 10 s.
 const stopTimeout = 8 * time.Second
 
 // Server serves a Functions host.
 type Server struct {
 	*App
 	startedAt time.Time
-	host      hostWatcher   // nil = no Functions host runs this process
+	host      hostWatcher   // nil = no Functions host started this process
 	opened    chan struct{} // closed when storage is open and App.running is set
 
 	epochChecks chan struct{} // each value makes watchEpoch check whether the epoch is over
 	fatal       chan error    // an error ends the server
 }
 
-// newServer returns a server. startedAt is the time at which the process was started.
 func newServer(a *App, startedAt time.Time) *Server {
 	return &Server{App: a, startedAt: startedAt, opened: make(chan struct{}), epochChecks: make(chan struct{}, 1),
 		fatal: make(chan error, 1)}
 }
 
-// Run serves on the listener until ctx ends or the server cannot go on, and then stops in order. If the host kills the
-// process first, the sweeps of other processes find its work and finish it.
+// Run serves on the listener until ctx ends or an error ends the server. Then it stops the parts of the server. If the
+// host kills the process during the stop, other processes finish the work of this process.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	opening, stopOpening := context.WithCancel(ctx)
 	defer stopOpening()
@@ -70,8 +69,8 @@ func (s *Server) endWith(err error) {
 	}
 }
 
-// stop stops the parts in order: first schedules and deliveries, then the HTTP server, and then the parts that
-// closeRecords closes. Background work stops at the same time.
+// stop stops schedules and deliveries first, then the HTTP server, and then the parts that closeRecords closes. During
+// these three steps, closeBackground stops the background work.
 func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
@@ -87,9 +86,8 @@ func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	return errors.Join(err, <-background)
 }
 
-// open opens storage, and starts all parts that need storage. Until storage is open, requests wait (see awaitOpen). A
-// request that waits too long is answered with 503. A process that cannot reach storage does not end, because the host
-// would only start it again.
+// open opens storage, and starts all parts that need storage. Until storage is open, requests wait in awaitOpen. A
+// process that cannot reach storage tries again: if it ended, the host would only start it again.
 func (s *Server) open(ctx context.Context) error {
 	store, err := s.awaitStore(ctx, s.endWith)
 	if err != nil {
@@ -111,7 +109,7 @@ func (s *Server) open(ctx context.Context) error {
 	return nil
 }
 
-// watchEpoch ends the server if the number of lanes was changed, or if the table was replaced.
+// watchEpoch ends the server if the number of lanes was changed, or if the table was removed or replaced.
 func (s *Server) watchEpoch(ctx context.Context, store *lane.Store) {
 	if err := relane.Watch(ctx, store, s.epochChecks); err != nil {
 		s.endWith(err)
@@ -126,13 +124,14 @@ func (s *Server) checkEpoch() {
 	}
 }
 
-// hostPortName is the variable that has the port for a custom handler. Only a host sets it.
+// hostPortName is the variable with the port on which a custom handler must listen. Only a Functions host sets the
+// variable.
 const hostPortName = "FUNCTIONS_CUSTOMHANDLER_PORT"
 
 // IsHosted reports whether a Functions host has started this process.
 func IsHosted(env func(string) string) bool { return env(hostPortName) != "" }
 
-// listenForHost listens on the port that the host has chosen; without a host, on any free port.
+// listenForHost listens on the port that the host has chosen. Without a host, it listens on any free port.
 func listenForHost(env func(string) string) (net.Listener, error) {
 	port := env(hostPortName)
 	if port == "" {

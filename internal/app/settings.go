@@ -24,8 +24,8 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// Settings has all settings. The settings of storage come from the environment, and all others from weir.yaml;
-// docs/settings.md has the table.
+// Settings has all settings. The storage settings come from the environment. All others come from weir.yaml. The
+// document docs/settings.md describes each setting.
 type Settings struct {
 	Storage  secret         `yaml:"-"` // AzureWebJobsStorage
 	Identity azure.Identity `yaml:"-"` // used if Storage is empty
@@ -54,40 +54,40 @@ type Settings struct {
 	fileName string      // name of weir.yaml without its folder, for the positions of problems
 }
 
-// contractSettings describes a kind of message, and how Weir writes it to the CMS.
+// contractSettings describes a kind of message, and the requests that write such a message to the CMS.
 type contractSettings struct {
 	contract.Definition `yaml:",inline"`
-	Steps               steps.Source `yaml:"steps"` // not set = one request with the message's bytes
+	Steps               steps.Source `yaml:"steps"` // not set = one request, whose body is the message
 }
 
-// logSettings selects the lines that the process logs.
 type logSettings struct {
 	Level logLevel `yaml:"level"`
 }
 
-// deliverySettings describes the CMS, and how messages are delivered to it.
+// deliverySettings describes the CMS and the delivery of messages.
 type deliverySettings struct {
 	URL      string            `yaml:"url"`
 	Method   string            `yaml:"method"`
 	Headers  map[string]secret `yaml:"headers"`
 	Timeout  duration          `yaml:"timeout"`
 	Attempts int               `yaml:"attempts"`
-	Settle   duration          `yaml:"settle"` // settle time; 0 = the margin of the lease
+	Settle   duration          `yaml:"settle"` // settle time; 0 = a tenth of the setting "lease", at least 2 s
 	Backoff  backoffSettings   `yaml:"backoff"`
-	// Patience is the time for which answers that refuse all messages do not count as attempts.
+	// Patience is a time. After the CMS has refused all messages for this time, each further refusal counts as an
+	// attempt.
 	Patience duration `yaml:"patience"`
 
-	Rate          rate `yaml:"rate"`          // largest rate of attempts of this instance, over all lanes
-	MaxConcurrent int  `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
+	Rate          rate `yaml:"rate"`          // largest rate of this instance's attempts, over all lanes
+	MaxConcurrent int  `yaml:"maxConcurrent"` // largest number of this instance's attempts at a time; 0 = one per lane
 
 	SignIn     signInSettings `yaml:"signIn"`
 	TLS        signin.TLS     `yaml:"tls"`
 	On         steps.Source   `yaml:"on"`         // rules for the answers to all steps
-	RetryAfter string         `yaml:"retryAfter"` // header with the delay that the CMS asks for; "" = Retry-After
+	RetryAfter string         `yaml:"retryAfter"` // name of the header with the CMS's delay; "" = Retry-After
 	MaxAnswer  byteSize       `yaml:"maxAnswer"`  // largest size of the answer to a step; 0 = 4 MiB
 
-	// Instances names the instances that deliver: "any" = all of them; "process" = only those to which the host gives
-	// tickets.
+	// Instances names the instances that deliver. The value "any" means all of them. The value "process" means only
+	// those to which the host gives tickets.
 	Instances string `yaml:"instances"`
 }
 
@@ -97,21 +97,20 @@ const (
 	processInstance = "process"
 )
 
-// deliversByTicket reports whether an instance drains lanes only if it gets tickets of the function "process".
+// deliversByTicket reports whether an instance drains only the lanes that its tickets name.
 func (s *Settings) deliversByTicket() bool { return s.Delivery.Instances == processInstance }
 
-// scheduleSettings has the limits of all recurring messages together.
+// scheduleSettings limits all schedules together.
 type scheduleSettings struct {
 	Max  int  `yaml:"max"`  // largest number of schedules
 	Rate rate `yaml:"rate"` // largest rate of messages, over all schedules that are not paused
 }
 
-// recurLimits returns the limits as package recur takes them.
 func (s scheduleSettings) recurLimits() recur.Limits {
 	return recur.Limits{Count: s.Max, Rate: 1 / s.Rate.interval().Seconds()}
 }
 
-// pollSettings configures weir poll; its flags take precedence.
+// pollSettings configures weir poll. The flags of the command take precedence over these settings.
 type pollSettings struct {
 	Period    duration `yaml:"period"`
 	Idle      duration `yaml:"idle"`
@@ -134,9 +133,9 @@ func defaultSettings() Settings {
 	}
 }
 
-// errNoPrefix is the error of a hosted process without WEIR_PREFIX. By WEIR_PREFIX the host finds the queues of the
-// functions "process", "poison" and "inbox". The host knows no default for WEIR_PREFIX. Without the variable, the host
-// runs without these functions, and only the sweep delivers the messages that another instance left.
+// errNoPrefix is the error of a hosted process without WEIR_PREFIX. The host needs the variable to find the queues of
+// the functions "process", "poison" and "inbox". Without the variable the host would not run these functions. Then only
+// the sweep would find messages that an ended instance left.
 var errNoPrefix = errors.New("WEIR_PREFIX is not set, and the host needs it to find the queues: " +
 	"set the app setting WEIR_PREFIX, for example to weir")
 
@@ -169,7 +168,8 @@ func loadSettings(env func(string) string) (Settings, error) {
 	return s, s.addPositions(errors.Join(append(problems, s.checkValues()...)...))
 }
 
-// configPath returns the path in WEIR_CONFIG, or weir.yaml. A relative path begins at the folder of host.json.
+// configPath returns the path of weir.yaml, which WEIR_CONFIG can set. A relative path begins at the folder of
+// host.json.
 func configPath(env func(string) string) string {
 	path := cmp.Or(env("WEIR_CONFIG"), "weir.yaml")
 	if !filepath.IsAbs(path) {
@@ -178,7 +178,7 @@ func configPath(env func(string) string) string {
 	return path
 }
 
-// checkValues returns an error for each value that is out of its limits, or contradicts another value.
+// checkValues returns an error for each value that is out of its limits or contradicts another value.
 func (s *Settings) checkValues() []error {
 	var problems []error
 	must := func(ok bool, format string, args ...any) {
@@ -233,7 +233,7 @@ func (d *deliverySettings) checkValues(must func(ok bool, format string, args ..
 	}
 }
 
-// prefixLines returns an error for each line of err.
+// prefixLines returns one error for each line of err, with the prefix in front of the line.
 func prefixLines(prefix string, err error) (problems []error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		problems = append(problems, errors.New(prefix+line))
@@ -241,7 +241,7 @@ func prefixLines(prefix string, err error) (problems []error) {
 	return problems
 }
 
-// settleTime returns the time for which the CMS may still work on a request that it did not answer.
+// settleTime returns the settle time: delivery.settle, or lease.Margin if that setting is 0.
 func (s *Settings) settleTime() time.Duration {
 	if s.Delivery.Settle > 0 {
 		return time.Duration(s.Delivery.Settle)
@@ -263,7 +263,6 @@ func (s *Settings) pollConfig() poll.Config {
 		Timeout: time.Duration(s.Delivery.Timeout)}
 }
 
-// cmsHeaders returns the headers of each request to the CMS.
 func (s *Settings) cmsHeaders() map[string]string {
 	out := map[string]string{}
 	for name, value := range s.Delivery.Headers {
@@ -279,7 +278,7 @@ func (s *Settings) contractNames() (names []string) {
 	return names
 }
 
-// shownNames returns the names of the values that contracts show, sorted.
+// shownNames returns the sorted names of the values that contracts show.
 func (s *Settings) shownNames() (names []string) {
 	for _, c := range s.Contracts {
 		for _, f := range c.Show {
@@ -290,7 +289,7 @@ func (s *Settings) shownNames() (names []string) {
 	return slices.Compact(names)
 }
 
-// supersedingContracts returns the names of the contracts whose messages supersede each other.
+// supersedingContracts returns the names of the contracts with the setting "supersede".
 func (s *Settings) supersedingContracts() (names []string) {
 	for _, c := range s.Contracts {
 		if c.Supersede {

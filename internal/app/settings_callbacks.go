@@ -25,8 +25,8 @@ func (h *callbackHost) UnmarshalYAML(n ast.Node) error {
 	return yaml.NodeToValue(n, &h.Host)
 }
 
-// callbackRules returns the rules for callbacks, and the problems with their secrets. Without the setting "callbacks",
-// no callback is allowed.
+// callbackRules returns the rules for callbacks, and the problems of the secrets in the setting "callbacks". Without
+// that setting, no callback is allowed.
 func (s *Settings) callbackRules() (notify.Callbacks, []error) {
 	c := notify.Callbacks{AllowPrivate: s.Callbacks.AllowPrivate, HostSecrets: map[string]notify.Secret{}}
 	var problems []error
@@ -52,7 +52,7 @@ func (s *Settings) callbackRules() (notify.Callbacks, []error) {
 	return c, problems
 }
 
-// warnCallbacks returns warnings about hosts that share a secret.
+// warnCallbacks returns a warning for each host that has the same secret as an earlier host.
 func (s *Settings) warnCallbacks() (warnings []string) {
 	bySecret := map[secret]string{}
 	for _, entry := range s.Callbacks.AllowedHosts {

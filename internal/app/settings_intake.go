@@ -13,16 +13,16 @@ import (
 	"weir/internal/signin"
 )
 
-// intakeSettings has the ways by which messages come in besides HTTP.
+// intakeSettings configures the intake of messages from queues and files.
 type intakeSettings struct {
-	RabbitMQ *rabbitSettings `yaml:"rabbitmq"` // nil = none
+	RabbitMQ *rabbitSettings `yaml:"rabbitmq"` // nil = no queues are consumed
 	Files    *fileSettings   `yaml:"files"`    // nil = no files are taken
 }
 
 // fileSettings configures the inbox.
 type fileSettings struct {
-	Quiet     duration     `yaml:"quiet"`     // time for which a file must be unchanged before it is taken
-	Retention *duration    `yaml:"retention"` // nil = defaultFileRetention
+	Quiet     duration     `yaml:"quiet"`     // time for which a file must be unchanged before Weir takes it
+	Retention *duration    `yaml:"retention"` // retention of the archive; nil = defaultFileRetention
 	Folders   []fileFolder `yaml:"folders"`   // files outside of these folders have no upstream
 }
 
@@ -33,15 +33,15 @@ type fileFolder struct {
 }
 
 const (
-	// defaultFileRetention is the retention of the archive. It leaves people enough time to notice that a file was
-	// rejected.
+	// defaultFileRetention is the default retention of the archive. It leaves people enough time to notice a rejected
+	// file.
 	defaultFileRetention = duration(30 * 24 * time.Hour)
-	// maxQuiet is the largest value of the setting "quiet". That is the time for which a file must be unchanged before
-	// it is taken.
+	// maxQuiet is the largest value of fileSettings.Quiet.
 	maxQuiet = duration(24 * time.Hour)
 )
 
-// checkValues calls the function "must" for each rule of intake.files. Without that setting, f is nil.
+// checkValues calls the function "must" for each rule of intake.files. If the settings do not have intake.files, f is
+// nil.
 func (f *fileSettings) checkValues(must func(ok bool, format string, args ...any)) {
 	if f == nil {
 		return
@@ -63,11 +63,10 @@ func (f *fileSettings) checkValues(must func(ok bool, format string, args ...any
 	}
 }
 
-// maxFolder is the largest size of a folder's path in bytes: half of the 1,024 characters that Azure allows for the
-// name of a blob. The other half is for the files of the folder.
+// maxFolder is the largest size of a folder's path in bytes. It is half of the 1,024 characters that Azure allows for
+// the name of a blob. The other half is left for the names of the folder's files.
 const maxFolder = 512
 
-// inboxFolders returns the folders as package inbox takes them.
 func (f *fileSettings) inboxFolders() (folders []inbox.Folder) {
 	for _, one := range f.Folders {
 		folders = append(folders, inbox.Folder{Path: one.Folder, Upstream: one.Upstream})
@@ -88,20 +87,20 @@ type rabbitSettings struct {
 	TLS                signin.TLS    `yaml:"tls"`
 	Prefetch           *int          `yaml:"prefetch"` // nil = defaultPrefetch
 	Queues             []rabbitQueue `yaml:"queues"`
-	DeadLetterExchange string        `yaml:"deadLetterExchange"` // "" = invalid messages are rejected
+	DeadLetterExchange string        `yaml:"deadLetterExchange"` // "" = Weir rejects invalid messages without requeue
 	MessageID          string        `yaml:"messageId"`          // "required" or "optional"; "" = "required"
 }
 
-// rabbitQueue is a queue to consume.
+// rabbitQueue is a queue that weir consume reads.
 type rabbitQueue struct {
 	Name     string `yaml:"name"`
 	Contract string `yaml:"contract"` // "" = any
-	Upstream string `yaml:"upstream"` // "" = none, and no limits
+	Upstream string `yaml:"upstream"` // "" = no upstream, and no limits
 	Consumer string `yaml:"consumer"` // "exclusive" or "single-active"; "" = "exclusive"
 }
 
-// defaultPrefetch is roughly the number of messages that fit in two transactions of a lane, if each message has a key
-// of its own.
+// defaultPrefetch is roughly the number of messages that fit in two transactions of a lane. A message with an
+// idempotency key takes two of a transaction's 100 operations.
 const defaultPrefetch = 100
 
 // The values of intake.rabbitmq.queues[].consumer and of intake.rabbitmq.messageId.
@@ -113,7 +112,8 @@ const (
 	optionalMessageID = "optional"
 )
 
-// checkValues calls the function "must" for each rule of intake.rabbitmq. Without that setting, r is nil.
+// checkValues calls the function "must" for each rule of intake.rabbitmq. If the settings do not have intake.rabbitmq,
+// r is nil.
 func (r *rabbitSettings) checkValues(contracts []string, must func(ok bool, format string, args ...any)) {
 	if r == nil {
 		return
@@ -156,7 +156,6 @@ func (r *rabbitSettings) prefetchOrDefault() int {
 	return *r.Prefetch
 }
 
-// consumedQueues returns the queues as package rabbitmq takes them.
 func (r *rabbitSettings) consumedQueues() []rabbitmq.Queue {
 	var queues []rabbitmq.Queue
 	for _, q := range r.Queues {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// withRabbitMQ returns the text of minimal settings with a group intake.rabbitmq. The given lines begin at line 7.
+// withRabbitMQ returns the minimal settings with these lines in the group intake.rabbitmq.
 func withRabbitMQ(lines string) string {
 	return strings.TrimRight(minimal, "\n") + "\nintake:\n  rabbitmq:\n" + lines
 }
@@ -27,7 +27,7 @@ func TestLoadSettings_RabbitMQ(t *testing.T) {
 	}
 }
 
-// position matches the line and the column of a problem.
+// position matches the line and the column in the text of a problem.
 var position = regexp.MustCompile(`\[\d+:\d+\] `)
 
 func TestLoadSettings_RabbitMQProblems(t *testing.T) {

@@ -7,31 +7,32 @@ import (
 	"weir/internal/notify"
 )
 
-// receiverSettings describes a receiver of events.
+// receiverSettings describes a receiver of events. In the comments of its fields, message.dead, lane.paused and
+// lane.behind are the names of events.
 type receiverSettings struct {
 	URL          string    `yaml:"url"`
 	Secret       secret    `yaml:"secret"`
 	Events       []string  `yaml:"events"`
-	Contracts    []string  `yaml:"contracts"`    // the receiver gets message.dead of these only; nil = all
-	PausedFor    *duration `yaml:"pausedFor"`    // pause of a lane until lane.paused; nil = defaultPausedFor; 0s = none
-	BehindBy     duration  `yaml:"behindBy"`     // age of the oldest message until lane.behind; 0 = defaultBehindBy
-	AllowPrivate bool      `yaml:"allowPrivate"` // private addresses, and http, are allowed
+	Contracts    []string  `yaml:"contracts"`    // the receiver gets message.dead only for these contracts; nil = all
+	PausedFor    *duration `yaml:"pausedFor"`    // length of a pause that causes lane.paused; nil = defaultPausedFor
+	BehindBy     duration  `yaml:"behindBy"`     // age of a message that causes lane.behind; 0 = defaultBehindBy
+	AllowPrivate bool      `yaml:"allowPrivate"` // addresses of internal networks, and http, are allowed
 }
 
 // callbackSettings has the rules for the callbacks of messages.
 type callbackSettings struct {
 	AllowedHosts []callbackHost `yaml:"allowedHosts"`
 	AllowPrivate bool           `yaml:"allowPrivate"`
-	Secret       secret         `yaml:"secret"` // secret for the hosts that have no secret of their own
+	Secret       secret         `yaml:"secret"` // for the hosts that have no secret of their own
 }
 
-// Defaults of a receiver.
+// The defaults of receiverSettings.
 const (
 	defaultPausedFor = duration(10 * time.Minute)
 	defaultBehindBy  = duration(15 * time.Minute)
 )
 
-// eventReceivers returns the receivers of events, and the problems with their secrets.
+// eventReceivers returns the receivers of events, and the problems of their secrets.
 func (s *Settings) eventReceivers() (list []notify.Receiver, problems []error) {
 	for i, r := range s.Notify {
 		key, err := notify.ParseSecret(string(r.Secret))

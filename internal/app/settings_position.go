@@ -12,14 +12,16 @@ import (
 	"weir/internal/steps"
 )
 
-// A problem of a value begins with the value's path, such as delivery.attempts or contracts[0] "product": fields[1].
+// The text of a problem begins with a path, such as delivery.attempts. problemPath finds this path. The text of a
+// contract's problem begins with two paths, such as contracts[0] "product": fields[1]. The first path is that of the
+// contract. contractPath finds the second path, which is that of the value within the contract.
 var (
 	problemPath  = regexp.MustCompile(`^([a-z][A-Za-z]*(?:\.[a-z][A-Za-z]*|\[\d+\])*)(?: "[^"]*")?(?:[: ]|$)`)
 	contractPath = regexp.MustCompile(`^contracts\[\d+\] "[^"]*": ([a-z][A-Za-z]*(?:\[\d+\])?)\b`)
 )
 
-// addPositions puts the file's name, the line and the column in front of each problem. If the file lacks the path of a
-// problem, the position is that of the nearest parent in the file. The parser's own errors have the same form.
+// addPositions puts the file's name, the line and the column in front of each problem. If the file lacks the value of a
+// problem, the position is that of the value's nearest parent in the file.
 func (s *Settings) addPositions(err error) error {
 	if err == nil || s.body == nil {
 		return err
@@ -53,13 +55,13 @@ func (s *Settings) addPosition(err error) error {
 			at := n.GetToken().Position
 			return fmt.Errorf("%s: [%d:%d] %w", s.fileName, at.Line, at.Column, err)
 		}
-		// The file lacks the value. So the next try looks for the value's parent.
+		// The file lacks the value, so the next try looks for the value's parent.
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
 	return err
 }
 
-// findNode returns the node at a path such as contracts[0].fields[1], or nil if the file has none.
+// findNode returns the node at a path such as contracts[0].fields[1], or nil if the file has no such node.
 func (s *Settings) findNode(path string) ast.Node {
 	compiled, err := yaml.PathString("$." + path)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// The variables that select the storage account. A Functions host reads the variables with two underscores, too, if it
-// signs in to its storage account by identity.
+// The variables that select the storage account. The names are those of a Functions host, so the host and Weir read the
+// same variables.
 const (
 	storageName    = "AzureWebJobsStorage"
 	accountName    = storageName + "__accountName"
@@ -17,7 +17,7 @@ const (
 	clientIDName   = storageName + "__clientId"
 )
 
-// managedIdentity is the only credential that can be named.
+// managedIdentity is the only value that AzureWebJobsStorage__credential can have. The variable can also be empty.
 const managedIdentity = "managedidentity"
 
 // readStorage reads the connection string or the identity of the storage account.

@@ -21,7 +21,8 @@ contracts:
   - { name: article, root: article, key: ./@path }
 `
 
-// newEnvironment returns an environment with a weir.yaml of this text. more has names and values of further variables.
+// newEnvironment returns an environment with a weir.yaml of this text. The argument "more" has further
+// variables: a name, its value, the next name, and so on.
 func newEnvironment(t *testing.T, text string, more ...string) func(string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -353,7 +354,7 @@ func TestLoadSettings_Storage(t *testing.T) {
 	for title, c := range map[string]struct {
 		variables []string
 		want      azure.Identity
-		problem   string // part of the error; "" = there is no error
+		problem   string // part of the error; "" = no error
 	}{
 		"ConnectionString": {[]string{name + "__accountName", "acct"}, azure.Identity{}, ""},
 		"Nothing":          {[]string{name, ""}, azure.Identity{}, name + " is not set"},

@@ -17,21 +17,22 @@ type upstreamSettings struct {
 	Name       string          `yaml:"name"`
 	Keys       []secret        `yaml:"keys"`       // for the header Weir-Upstream-Key
 	Signature  upstream.Scheme `yaml:"signature"`  // "github" or "standard"
-	Secrets    []secret        `yaml:"secrets"`    // secrets of the signature
-	Tolerance  duration        `yaml:"tolerance"`  // largest distance of webhook-timestamp from now; 0 = the default
+	Secrets    []secret        `yaml:"secrets"`    // for the signature
+	Tolerance  duration        `yaml:"tolerance"`  // header webhook-timestamp: largest gap to now; 0 = defaultTolerance
 	Contracts  []string        `yaml:"contracts"`  // nil = the upstream may send messages of all contracts
 	Rate       rate            `yaml:"rate"`       // zero = no limit
 	DailyQuota *int64          `yaml:"dailyQuota"` // nil = no limit
 }
 
-// defaultTolerance is the tolerance of the libraries of Standard Webhooks (https://www.standardwebhooks.com).
+// defaultTolerance is the value that the libraries of Standard Webhooks use (https://www.standardwebhooks.com).
 const defaultTolerance = duration(5 * time.Minute)
 
-// upstreamName matches the names of upstreams. A name becomes a label of metrics, a part of row keys, and a parameter.
+// upstreamName matches the names of upstreams. A name becomes a label of metrics, a part of row keys, and a query
+// parameter.
 var upstreamName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
-// checkUpstreams calls the function "must" for each rule of the upstreams. The text of a problem never has a key or a
-// secret.
+// checkUpstreams calls the function "must" for each rule of the upstreams. The text of a problem never contains a key
+// or a secret.
 func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)) {
 	var names []string
 	var secrets []secret
@@ -68,8 +69,8 @@ func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)
 	}
 }
 
-// checkCredentials calls the function "must" for each rule of the keys and secrets. An upstream without a key and
-// without a secret can only send through a queue or a folder.
+// checkCredentials calls the function "must" for each rule of an upstream's keys and secrets. An upstream without keys
+// and secrets is allowed: it can send only through a queue or a folder.
 func (u *upstreamSettings) checkCredentials(path string, must func(ok bool, format string, args ...any)) {
 	must(u.Signature == "" || u.Signature == upstream.GitHub || u.Signature == upstream.StandardWebhooks,
 		path+"signature is %q and must be %s or %s", u.Signature, upstream.GitHub, upstream.StandardWebhooks)
@@ -93,7 +94,6 @@ func (u *upstreamSettings) checkCredentials(path string, must func(ok bool, form
 		path+"tolerance has no effect without signature: standard")
 }
 
-// newDefinition returns the upstream as package upstream takes it.
 func (u *upstreamSettings) newDefinition() upstream.Definition {
 	d := upstream.Definition{Name: u.Name, Scheme: u.Signature, Tolerance: time.Duration(u.Tolerance),
 		Contracts: u.Contracts, Rate: upstream.Rate(u.Rate)}
@@ -104,7 +104,7 @@ func (u *upstreamSettings) newDefinition() upstream.Definition {
 		d.Keys = append(d.Keys, string(key))
 	}
 	for _, one := range u.Secrets {
-		parsed, _ := upstream.ParseSecret(u.Signature, string(one)) // loadSettings has checked it
+		parsed, _ := upstream.ParseSecret(u.Signature, string(one)) // loadSettings has checked the secret
 		d.Secrets = append(d.Secrets, parsed)
 	}
 	if u.DailyQuota != nil {
@@ -113,7 +113,7 @@ func (u *upstreamSettings) newDefinition() upstream.Definition {
 	return d
 }
 
-// describeLimits returns the upstream with its limits in one line, without its keys and secrets.
+// describeLimits returns one line with the upstream's name and limits. The line contains no key and no secret.
 func (u *upstreamSettings) describeLimits() string {
 	d := u.newDefinition()
 	parts := []string{"only by a queue or a folder"}
@@ -142,7 +142,8 @@ func (s *Settings) upstreamNames() (names []string) {
 	return names
 }
 
-// newUpstreams returns the upstreams of the settings; nil = the settings have none. The table stores the daily quotas.
+// newUpstreams returns the upstreams of the settings, or nil if the settings have none. The table has the
+// counters of the daily quotas.
 func (a *App) newUpstreams(table storage.Table) *upstream.Set {
 	if len(a.settings.Upstreams) == 0 {
 		return nil
@@ -154,10 +155,10 @@ func (a *App) newUpstreams(table storage.Table) *upstream.Set {
 	return upstream.NewSet(definitions, table, time.Now, a.instruments.metrics)
 }
 
-// newFiler returns a filer that enforces the limits of the upstreams. If the parameter upstreams is nil, there are no
-// limits.
+// newFiler returns a filing.Filer, which checks messages and appends them to the log. The Filer enforces the limits of
+// the upstreams. If upstreams is nil, there are no limits.
 func (a *App) newFiler(appender filing.Appender, upstreams *upstream.Set) *filing.Filer {
-	callbacks, _ := a.settings.callbackRules() // loadSettings has checked them
+	callbacks, _ := a.settings.callbackRules() // loadSettings has checked the rules
 	f := &filing.Filer{Contracts: a.contracts, Callbacks: callbacks, Log: appender}
 	if upstreams != nil {
 		f.Limits = upstreams

@@ -13,7 +13,7 @@ const (
 	webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 )
 
-// withUpstreams returns the text of minimal settings with a list upstreams.
+// withUpstreams returns the minimal settings with these entries in the list "upstreams".
 func withUpstreams(lines string) string {
 	return strings.TrimRight(minimal, "\n") + "\nupstreams:\n" + lines
 }

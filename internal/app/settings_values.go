@@ -30,10 +30,10 @@ func (l *logLevel) UnmarshalYAML(n ast.Node) error {
 	return nil
 }
 
-// rate is a number for each second or minute, written as 5/s or 90/m. The zero rate means no limit.
+// rate is a number of events per second or per minute, written as 5/s or 90/m. The zero rate means no limit.
 type rate struct {
 	Count int
-	Per   time.Duration // a second or a minute
+	Per   time.Duration // one second or one minute
 }
 
 var ratePattern = regexp.MustCompile(`^([0-9]{1,5})\s*/\s*(s|m)$`)
@@ -52,7 +52,7 @@ func (r *rate) UnmarshalYAML(n ast.Node) error {
 	return nil
 }
 
-// interval returns the time between two events at this rate; 0 = no limit.
+// interval returns the time between two events at this rate, or 0 if there is no limit.
 func (r rate) interval() time.Duration {
 	if r.Count == 0 {
 		return 0
@@ -60,7 +60,7 @@ func (r rate) interval() time.Duration {
 	return r.Per / time.Duration(r.Count)
 }
 
-// backoffSettings is either {min, max}, or a list of waits (steps).
+// backoffSettings has either the limits of a wait, or a list of waits.
 type backoffSettings struct {
 	delayRange
 	steps []duration
@@ -111,7 +111,7 @@ func (secret) GoString() string { return "(secret)" }
 // MarshalText implements encoding.TextMarshaler, for logs and JSON.
 func (s secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// duration is a Go duration. In weir.yaml it may also be a number of days, such as 7d.
+// duration is a time.Duration. In weir.yaml it can also be written as a number of days, such as 7d.
 type duration time.Duration
 
 // maxDays is the largest number of days that fits in a time.Duration.
@@ -139,7 +139,7 @@ func (d *duration) UnmarshalYAML(n ast.Node) error {
 	return nil
 }
 
-// byteSize is a number of bytes: 1048576, 512KiB, 1MiB.
+// byteSize is a number of bytes, written as 1048576, 512KiB or 1MiB.
 type byteSize int64
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
@@ -159,8 +159,8 @@ func (s *byteSize) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
-// newValueError returns the error of a value that cannot be read. Its text begins with line and column, like the errors
-// of the parser, and then has the path of the setting.
+// newValueError returns the error of a value that cannot be read. Like the errors of the YAML parser, its text begins
+// with line and column.
 func newValueError(n ast.Node, want string) error {
 	at := n.GetToken()
 	return fmt.Errorf("[%d:%d] %s: %q is not %s", at.Position.Line, at.Position.Column,

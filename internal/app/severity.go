@@ -6,9 +6,8 @@ import (
 	"log/slog"
 )
 
-// severityHandler writes lines of level error to stderr, and all other lines to stdout. A host takes the severity of a
-// line from its stream alone: it passes on a line of stdout as Information and a line of stderr as Error, and ignores
-// the level in the line.
+// severityHandler writes lines of level error to stderr, and all other lines to stdout. A Functions host ignores the
+// level in a line. It logs each line of stdout as Information, and each line of stderr as Error.
 type severityHandler struct{ stdout, stderr slog.Handler }
 
 func newSeverityHandler(stdout, stderr io.Writer, level slog.Leveler) severityHandler {

@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-// A line of level error goes to stderr, so that the host logs an error. All other lines go to stdout.
 func TestSeverityHandler(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer

@@ -12,14 +12,15 @@ import (
 	"weir/internal/verify"
 )
 
-// The first and the longest pause between two attempts to open storage.
+// The first and the longest pause between two tries to open storage.
 const (
 	firstStorageRetry = 100 * time.Millisecond
 	maxStorageRetry   = 2 * time.Second
 )
 
-// awaitStore opens storage, and tries again until ctx ends. If the number of lanes is wrong, it returns the error at
-// once. If lost is not nil, the returned store calls it when the table disappears later.
+// awaitStore opens storage. If the number of lanes is wrong, awaitStore returns the error at once. After any other
+// error, it tries again until ctx ends. If lost is not nil, the returned store calls lost when a request finds that the
+// table was removed.
 func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Store, err error) {
 	err = retry.Policy{
 		First: firstStorageRetry, Max: maxStorageRetry,
@@ -35,8 +36,9 @@ func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Sto
 	return store, err
 }
 
-// openStore opens storage. If there is no table, it makes the table, the queues and the containers. If there is no
-// record of lanes, it makes the record and the lanes' control rows. Otherwise it only reads the record.
+// openStore opens storage. If there is no table, it creates the table, the queues and the containers. If the table has
+// no record of the number of lanes, it creates that record and the lanes' control rows. For the parameter lost, see
+// awaitStore.
 func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, error) {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
 		Now: time.Now, SettleTime: a.settings.settleTime()}
@@ -56,15 +58,15 @@ func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, err
 	return store, nil
 }
 
-// PrepareStorage makes the table, the queues and the containers that are missing.
+// PrepareStorage creates the table, the queues and the containers, if they are missing.
 func (a *App) PrepareStorage(ctx context.Context) error { return a.account.Ensure(ctx) }
 
-// CompareLanes reads all messages, and calls the function "print" with the report of each lane. It stops at the first
-// error. It writes nothing, and returns an error if there is no table, or no record of lanes in it.
+// CompareLanes reads all messages, and calls print with a report on each lane. It stops at the first error. It writes
+// nothing: if there is no table, or no record of the number of lanes, it returns an error.
 func (a *App) CompareLanes(ctx context.Context, print func(verify.Report) error) error {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
 		Now: time.Now, SettleTime: a.settings.settleTime()}
-	_, err := epochs.Read(ctx, store.Table) // Open would make a record
+	_, err := epochs.Read(ctx, store.Table) // before Open, because Open would create a missing record
 	switch {
 	case errors.Is(err, storage.ErrGone):
 		return errors.New("storage has no table of Weir under this WEIR_PREFIX")

@@ -23,14 +23,16 @@ import (
 // Trials makes attempts for messages that are not stored.
 type Trials struct {
 	app       *App
-	variables map[string]string                 // from a value to the text ${NAME} that is shown in its place
-	isLive    bool                              // a request without a given answer goes to the CMS
+	variables map[string]string                 // maps a value to the text ${NAME} that replaces the value
+	isLive    bool                              // true = requests without a given answer go to the CMS
 	record    func(step string, a trial.Answer) // called with each answer of the CMS; nil = not called
 }
 
-// OpenTrials reads the settings. A live trial sends a request to the CMS if no given answer exists, so live trials need
-// the variables of weir.yaml. Other trials need no variable: their requests show ${NAME} for each variable. No trial
-// needs storage.
+// OpenTrials reads the settings. Trials need no storage.
+//
+// The caller of Try can give the answers to the requests of a trial. In a live trial, the other requests go to the CMS.
+// So a live trial needs the variables of weir.yaml. Trials that are not live need no variables: their requests show
+// ${NAME} in place of each variable's value.
 func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 	if isLive {
 		a, err := openForTrials(env, false)
@@ -54,7 +56,7 @@ func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 	if err == nil {
 		return &Trials{app: a, variables: variables}, nil
 	}
-	// The stand-in is not valid if a setting needs a number or a duration. So the second try uses the actual value of
+	// Some settings need a number or a duration, and a stand-in is neither. So the second try uses the actual value of
 	// each variable that is set.
 	actual := func(name string) string {
 		value := env(name)
@@ -81,17 +83,18 @@ func namedVariables(text string) []string {
 	return names
 }
 
-// standInOf returns a value for a variable. The value is valid as an address and as a text.
+// standInOf returns a stand-in for a variable's value. The stand-in is valid as an address and as a text.
 func standInOf(name string) string { return "https://" + name + ".variable.invalid" }
 
-// openForTrials returns an App without storage. Without a sign-in the App cannot send requests to the CMS.
+// openForTrials returns an App without storage. If withoutSignIn is true, the App ignores delivery.signIn and
+// delivery.tls, so it is only for trials that send no request to the CMS.
 func openForTrials(env func(string) string, withoutSignIn bool) (*App, error) {
 	local := func(name string) string {
 		switch name {
 		case hostPortName:
 			return ""
 		case "AzureWebJobsStorage":
-			return "UseDevelopmentStorage=true" // no account is opened
+			return "UseDevelopmentStorage=true" // a valid value; no request goes to this account
 		}
 		return env(name)
 	}
@@ -105,7 +108,8 @@ func openForTrials(env func(string) string, withoutSignIn bool) (*App, error) {
 // RecordAnswers makes later trials call record with each answer of the CMS.
 func (t *Trials) RecordAnswers(record func(step string, a trial.Answer)) { t.record = record }
 
-// Try makes one attempt for a body. If the contract refuses the body, the returned trial has the problems.
+// Try makes one attempt for a body. Requests get the given answers instead of the CMS's answers. If the contract
+// refuses the body, the returned trial has the problems.
 func (t *Trials) Try(ctx context.Context, contentType string, body []byte,
 	answers trial.Answers) trial.Trial {
 	checked, err := t.app.contracts.Check(ctx, contentType, body)
@@ -128,12 +132,11 @@ func (t *Trials) Check(ctx context.Context, contentType string, body []byte) (co
 	return t.app.contracts.Check(ctx, contentType, body)
 }
 
-// trialTime is the time of acceptance in trials that are not live. It is fixed, so that their requests are always the
-// same.
+// trialTime is the time of acceptance in trials that are not live. A fixed time gives repeated trials equal requests.
 var trialTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// newTrialID returns an id of the first message of a lane. The id of a live trial is unique. Otherwise the CMS would
-// take a trial for a repetition of an earlier trial.
+// newTrialID returns a message id for a trial. The id of a live trial is unique. Otherwise the CMS could take the trial
+// for a repeat of an earlier trial.
 func newTrialID(isLive bool) weir.ID {
 	id := weir.ID{Epoch: 1, Seq: 1, Nonce: strings.Repeat("0", 20)}
 	if isLive {
@@ -155,7 +158,7 @@ func describeRefusal(m *weir.Message, problems []weir.Problem, err error) trial.
 	return t
 }
 
-// newTrialRunner returns a runner of trials. For variables, see Trials.
+// newTrialRunner returns a runner of trials. For variables and record, see Trials.
 func (a *App) newTrialRunner(isLive bool, variables map[string]string,
 	record func(string, trial.Answer)) *trial.Runner {
 	r := &trial.Runner{Sender: a.sender, Now: time.Now, Record: record, SignsIn: a.settings.Delivery.SignIn.isSet(),
@@ -176,7 +179,7 @@ func (a *App) newTrialRunner(isLive bool, variables map[string]string,
 	return r
 }
 
-// newTrialMask returns the function that hides secrets in the texts of a trial.
+// newTrialMask returns a function that hides secrets in the texts of a trial. For variables, see Trials.
 func (a *App) newTrialMask(variables map[string]string) func(string) string {
 	placeholders := newPlaceholders(variables)
 	secrets := slices.DeleteFunc(a.settings.file.Secrets(), func(value string) bool { return variables[value] != "" })
@@ -191,8 +194,8 @@ func (a *App) newTrialMask(variables map[string]string) func(string) string {
 	return func(text string) string { return mask.Hide(placeholders.Replace(text)) }
 }
 
-// newPlaceholders returns a replacer that replaces the values of variables by ${NAME}. If one value is the beginning of
-// another value, it replaces the longer value.
+// newPlaceholders returns a replacer that replaces the variables' values by ${NAME}. If one value is the beginning of
+// another value, the replacer takes the longer value.
 func newPlaceholders(variables map[string]string) *strings.Replacer {
 	const shortest = 4 // many texts contain a shorter value by chance
 	var values []string

@@ -18,7 +18,7 @@ import (
 	"weir/internal/weir"
 )
 
-// After StopTaking the drainer takes no lane. A call of any trigger makes the drainer take lanes again, but only if the
+// StopTaking makes the drainer take no lane. A call of any trigger makes the drainer take lanes again, but only if the
 // host made the call.
 func TestRoutes_TriggersShowThatTheHostGoesOn(t *testing.T) {
 	t.Parallel()
@@ -50,7 +50,7 @@ func (readyCMS) Send(context.Context, weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: http.StatusOK}
 }
 
-// newStoppedDrainer returns a drainer after StopTaking. The lane of the drainer has a message.
+// newStoppedDrainer returns a drainer on which StopTaking was called. The drainer has one lane, with one message.
 func newStoppedDrainer(t *testing.T) *drain.Drainer {
 	t.Helper()
 	account, log := memory.New(time.Now), slog.New(slog.DiscardHandler)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// listWarnings returns the weaknesses of the settings that weir check shows. No warning has a secret in it.
+// listWarnings returns warnings about weak settings, for weir check. No warning contains a secret.
 func (s *Settings) listWarnings() []string {
 	warnings := s.warnCallbacks()
 	if IsClearText(s.Delivery.URL) {
@@ -27,9 +27,10 @@ func (s *Settings) listWarnings() []string {
 	return warnings
 }
 
-// IsClearText reports whether an address leads over the network without encryption.
+// IsClearText reports whether requests to an address cross the network without encryption. Requests to a loopback
+// address do not cross the network.
 func IsClearText(address string) bool {
-	address, _, _ = strings.Cut(address, "{") // only path and query can have placeholders
+	address, _, _ = strings.Cut(address, "{") // only the path and the query can have placeholders
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "http" && u.Host != "" && !isLoopback(u.Hostname())
 }
@@ -39,7 +40,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// hasClearTextStorage reports whether a connection string leads to storage over the network without
+// hasClearTextStorage reports whether requests to the storage of a connection string cross the network without
 // encryption.
 func hasClearTextStorage(connection string) bool {
 	protocol, account, explicit := "", "", 0

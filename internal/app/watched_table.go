@@ -9,9 +9,9 @@ import (
 	"weir/internal/storage"
 )
 
-// watchedTable calls the function "lost" when a request to the table finds that the table was removed. The lanes,
-// fences and sequence numbers in the memory of this process belong to the removed table, and would be wrong in a new
-// table. So the process must end. The host starts another process, which begins with an empty table.
+// watchedTable calls the function "lost" when a request finds that the table was removed. The process must then end,
+// because it has fences and sequence numbers of the removed table in memory. These numbers would be wrong in a new
+// table.
 type watchedTable struct {
 	storage.Table
 	lost func(error)

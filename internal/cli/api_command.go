@@ -19,8 +19,8 @@ import (
 	"weir/internal/weir"
 )
 
-// apiCommand is the base of the commands that call the HTTP API of a Weir. It has the address, the function key and the
-// client. These commands need neither settings nor storage.
+// apiCommand is the base of the commands that call the HTTP API of a Weir. These commands need no settings and no
+// storage.
 type apiCommand struct {
 	*console
 	address, key string
@@ -30,8 +30,8 @@ type apiCommand struct {
 
 const exitHelp = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 not found; 4 refused; 5 not reached or unavailable."
 
-// addFlags adds the flags that all these commands have. Values from the environment are not defaults of the flags,
-// because the help prints defaults, and must not print the function key.
+// addFlags adds the flags that all API commands have. Values from the environment are not defaults of the flags,
+// because the help prints defaults, and the help must not print the function key.
 func (a *apiCommand) addFlags(cmd *cobra.Command) {
 	cmd.Long += "\n\n" + exitHelp
 	flags := cmd.PersistentFlags()
@@ -40,8 +40,8 @@ func (a *apiCommand) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 }
 
-// wrapRun returns the run function of a command. The run function makes the client, and then calls the function "do".
-// It returns wrong usage and other failures as errors of different types; see failure.
+// wrapRun returns a run function for a command. The run function makes the client, and then calls the function "do".
+// The run function returns a usageError of "do" unchanged, and any other error of "do" as a failure.
 func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) func(*cobra.Command,
 	[]string) error {
 	return func(cmd *cobra.Command, args []string) error {
@@ -88,10 +88,8 @@ func (s *console) newPatience(giveUp time.Duration) *remote.Patience {
 // just starting answers within that time.
 const unreachedLimit = 5 * time.Second
 
-// printLine prints one line.
 func (s *console) printLine(format string, args ...any) { fmt.Fprintf(s.stdout, format+"\n", args...) }
 
-// printJSON prints a value as one line of JSON.
 func (s *console) printJSON(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -101,7 +99,8 @@ func (s *console) printJSON(v any) error {
 	return nil
 }
 
-// printTable prints rows in columns, made safe for a terminal. The first row has the headings.
+// printTable applies sanitizeText to each field of the rows, and prints the rows in columns. The first row has the
+// headings.
 func (s *console) printTable(rows [][]string) {
 	w := tabwriter.NewWriter(s.stdout, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
@@ -114,8 +113,8 @@ func (s *console) printTable(rows [][]string) {
 }
 
 // sanitizeText makes text from outside safe for one line of a terminal. It replaces line breaks and tabs by spaces, and
-// each other character that cannot be printed by U+FFFD. Such characters could control the terminal, or change the
-// direction of writing.
+// each other character that cannot be printed by U+FFFD. Otherwise such characters could control the terminal, or
+// change the direction of writing.
 func sanitizeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -128,7 +127,7 @@ func sanitizeText(s string) string {
 	}, s)
 }
 
-// sanitizeLines does what sanitizeText does for each line of a text, but keeps tabs at the beginning of a line.
+// sanitizeLines applies sanitizeText to each line of a text, but keeps tabs at the beginning of a line.
 func sanitizeLines(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
@@ -139,7 +138,7 @@ func sanitizeLines(s string) string {
 	return b.String()
 }
 
-// formatCount returns a number with its noun, which gets an "s" unless the number is 1.
+// formatCount returns a number with its noun, such as "1 part" or "2 parts".
 func formatCount[N int | int64](n N, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -147,7 +146,7 @@ func formatCount[N int | int64](n N, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// readKeyFlag returns the value of --key; nil if the flag is not given.
+// readKeyFlag returns the value of the flag --key, or nil if the flag is not given.
 func readKeyFlag(cmd *cobra.Command, key string) (*string, error) {
 	switch {
 	case !cmd.Flags().Changed("key"):
@@ -158,7 +157,7 @@ func readKeyFlag(cmd *cobra.Command, key string) (*string, error) {
 	return &key, nil
 }
 
-// formatTime returns a time in UTC; "" for the zero time.
+// formatTime returns a time in UTC, or "" for the zero time.
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -166,8 +165,8 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// parseTimeOrAge parses the value of a flag: a time, or an age. The age 24h means the time 24 hours ago. It returns nil
-// if the text is empty.
+// parseTimeOrAge parses the value of a flag: a time, or an age such as 24h, which means 24 hours ago. It returns nil if
+// the text is empty.
 func parseTimeOrAge(name, text string) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
@@ -184,7 +183,6 @@ func parseTimeOrAge(name, text string) (*time.Time, error) {
 	return &t, nil
 }
 
-// isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -17,8 +17,8 @@ import (
 	"weir/internal/wire"
 )
 
-// fakeServer is an HTTP server with the addresses of a Weir; a test sets its answers. It checks that each request has
-// the function key in its header only. It checks each request and answer of mux against the API's description.
+// fakeServer is an HTTP server in place of Weir; a test sets its answers. It checks that a request has the function key
+// only in the header. It also checks each request and each answer of mux against openapi.yaml.
 type fakeServer struct {
 	t        *testing.T
 	document *openapitest.Document
@@ -27,11 +27,11 @@ type fakeServer struct {
 
 	mu       sync.Mutex
 	received []string // method, address and body of each request
-	// spoil is called before mux, and returns true if it has answered the request; nil = mux answers all requests.
+	// If spoil is set, it is called before mux. If it returns true, it has answered the request in place of mux.
 	spoil func(w http.ResponseWriter, r *http.Request) bool
 }
 
-// description returns the description of the API, which is read once for all tests.
+// description returns the parsed openapi.yaml, which all tests share.
 var description = sync.OnceValues(func() (*openapitest.Document, error) { return openapitest.Read(openapi.Document) })
 
 func newFakeServer(t *testing.T) *fakeServer {
@@ -74,7 +74,7 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // answerJSON registers answers for a pattern of the mux. Each text answers one request, and the last text also answers
-// all later requests. If the status is 400 or more, a text is the detail of a problem.
+// all later requests. If the status is 400 or more, the answer is a problem document with the text as its detail.
 func (f *fakeServer) answerJSON(pattern string, status int, texts ...string) {
 	times := 0
 	f.mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
@@ -102,7 +102,7 @@ func (f *fakeServer) receivedRequests() string {
 	return strings.Join(f.received, "\n")
 }
 
-// newConsole returns a console whose environment has only the address and the key of this server.
+// newConsole returns a console whose environment has only the server's address and function key.
 func (f *fakeServer) newConsole() (s *console, stdout, stderr *bytes.Buffer) {
 	s, stdout, stderr = newTestConsole(func(name string) string {
 		return map[string]string{"WEIR_URL": f.server.URL, "WEIR_CODE": "s3cret"}[name]
@@ -112,7 +112,6 @@ func (f *fakeServer) newConsole() (s *console, stdout, stderr *bytes.Buffer) {
 	return s, stdout, stderr
 }
 
-// commandResult is the result of a command.
 type commandResult struct {
 	code        int    // exit code
 	out, errors string // stdout and stderr
@@ -129,8 +128,8 @@ func (f *fakeServer) runCommand(args ...string) commandResult {
 	return d
 }
 
-// expectEnd checks the exit code, and that stdout and stderr contain these texts. An empty text means that the
-// stream must be empty.
+// expectEnd checks the exit code and both streams: stdout must contain the parameter "out", and stderr must contain the
+// parameter "errors". If one of these parameters is empty, its stream must be empty.
 func (d commandResult) expectEnd(t *testing.T, code int, out, errors string) {
 	t.Helper()
 	isExpected := func(got, want string) bool { return strings.Contains(got, want) && (want != "" || got == "") }
@@ -141,7 +140,6 @@ func (d commandResult) expectEnd(t *testing.T, code int, out, errors string) {
 	}
 }
 
-// parseLines returns the JSON lines of stdout.
 func (d commandResult) parseLines(t *testing.T) []map[string]any {
 	t.Helper()
 	var all []map[string]any
@@ -155,12 +153,12 @@ func (d commandResult) parseLines(t *testing.T) []map[string]any {
 	return all
 }
 
-// dead1 is the beginning of the JSON of a dead message, without its last brace.
+// dead1 is the JSON of a dead message, without the last brace.
 const dead1 = `{"id":"AQ1","stage":"dead","contract":"article","key":"/a\u001b[2J","lane":1,"sequence":7,` +
 	`"version":"3","attempts":5,
 	"acceptedAt":"2026-01-08T12:00:00Z","finishedAt":"2026-01-08T12:01:00Z","lastError":"the index\nis locked","cmsStatus":500`
 
-// story1 is the JSON of the same message with its attempts.
+// story1 is the complete JSON of the message of dead1, with two attempts.
 const story1 = dead1 + `,"attemptLog":[{"number":1,"at":"2026-01-08T12:00:01Z","durationMs":120,"outcome":"retry",` +
 	`"status":500,"reason":"locked","answer":"no\u0007\nnever"},
 	{"number":5,"at":"2026-01-08T12:00:59Z","durationMs":9,"outcome":"rejected"}]}`

@@ -8,9 +8,8 @@ import (
 	"weir/internal/remote"
 )
 
-// changeEach sends a change for one id after the other. It prints each answer: with --json the answer's JSON, and
-// otherwise the sentence. It also prints each error, and returns the first one. If Weir is unavailable, it sends no
-// further change.
+// changeEach calls send for one id after the other. It prints each answer: with --json the JSON, and otherwise the
+// sentence. It also prints each error, and returns the first error. If Weir is unavailable, changeEach stops.
 func (a *apiCommand) changeEach(ctx context.Context, ids []string,
 	send func(id string) (answer json.RawMessage, sentence string, err error),
 ) error {

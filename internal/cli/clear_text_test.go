@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// weir check prints a warning, and the warning does not make a check fail.
+// The command "check" prints the warnings about the settings. A warning does not make the check of the settings fail.
 func TestCheck_PrintsWarnings(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(minimal, "http://127.0.0.1:7072", "http://cms.invalid", 1)

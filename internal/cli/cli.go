@@ -50,24 +50,22 @@ type console struct {
 	gracePeriod    time.Duration // time after Ctrl-C in which posts of the command "send" may still finish
 }
 
-// Run runs the command that the arguments name, and returns the exit code. Without a command it serves a
-// Functions host. ctx ends when the process gets a signal to stop.
+// Run runs the command that the arguments name, and returns the exit code. If the arguments name no command, Run serves
+// a Functions host. The command stops when ctx ends.
 func Run(ctx context.Context, args []string, startedAt time.Time) int {
 	s := &console{env: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, startedAt: startedAt,
 		firstRetryWait: 500 * time.Millisecond, pollInterval: 2 * time.Second, gracePeriod: 5 * time.Second}
 	return s.runCommand(ctx, args)
 }
 
-// serveHost serves a Functions host.
 func (s *console) serveHost(ctx context.Context) error {
 	return app.Serve(ctx, app.Process{Env: s.env, Stdout: s.stdout, Stderr: s.stderr, StartedAt: s.startedAt})
 }
 
-// failure is the error of a command that was called correctly. The text of a silent failure was printed already. Every
-// error of another type means wrong usage.
+// failure is the error of a command that was called correctly. An error of any other type means wrong usage.
 type failure struct {
 	err    error
-	silent bool // runCommand does not print err
+	silent bool // err was printed already
 }
 
 func (f *failure) Error() string { return f.err.Error() }
@@ -81,7 +79,6 @@ func asFailure(err error, silent bool) error {
 	return &failure{err, silent}
 }
 
-// runCommand runs the command that the arguments name, and returns the exit code.
 func (s *console) runCommand(ctx context.Context, args []string) int {
 	root := newRootCommand(s)
 	root.SetArgs(args)
@@ -100,7 +97,6 @@ func (s *console) runCommand(ctx context.Context, args []string) int {
 	return exitCode(f.err)
 }
 
-// exitCode returns the exit code for the cause of a failure.
 func exitCode(err error) int {
 	if restart := (*app.RestartError)(nil); errors.As(err, &restart) {
 		return exitRestart
@@ -116,14 +112,13 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// printError prints each line of an error to stderr.
 func (s *console) printError(err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintln(s.stderr, "weir:", line)
 	}
 }
 
-// newRootCommand returns the command `weir` with all its subcommands. Without a subcommand it serves a Functions host.
+// newRootCommand returns the command weir with all its subcommands. Without a subcommand, weir serves a Functions host.
 func newRootCommand(s *console) *cobra.Command {
 	root := &cobra.Command{
 		Use: "weir", Short: "Weir's commands", Long: rootHelp, Args: refuseUnknownCommand,
@@ -157,12 +152,10 @@ func (s *console) openApp(ctx context.Context, verbose bool) (*app.App, error) {
 	return app.NewForCommand(ctx, s.env, slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// addVerboseFlag adds the flag --verbose.
 func addVerboseFlag(cmd *cobra.Command, verbose *bool) {
 	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "log each attempt to stderr, not only warnings")
 }
 
-// addJSONFlag adds the flag --json.
 func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
 	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
 }

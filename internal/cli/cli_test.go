@@ -15,7 +15,6 @@ import (
 	"weir/internal/poll"
 )
 
-// newTestConsole returns a console with the given environment, and the buffers of its output.
 func newTestConsole(env func(string) string) (s *console, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	return &console{env: env, stdout: stdout, stderr: stderr, startedAt: time.Now()}, stdout, stderr
@@ -58,7 +57,7 @@ func TestConsole_ExitCodes(t *testing.T) {
 	}
 }
 
-// With --json the version and each finding of check are lines of JSON.
+// With --json the commands "version" and "check" print lines of JSON.
 func TestConsole_JSON(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -116,7 +115,8 @@ func TestPrintFinding(t *testing.T) {
 	}
 }
 
-// The host counts each exit code except 200 as a failure, and does not start the process again after the third failure.
+// If the process ends with the exit code exitRestart, a Functions host starts it again and counts no failure. The host
+// counts other error codes as failures, and does not start the process again after the third failure.
 func TestExitCode_Restart(t *testing.T) {
 	t.Parallel()
 	if got := exitCode(asFailure(&app.RestartError{Err: errors.New("the host stays")}, true)); got != exitRestart {
@@ -134,8 +134,8 @@ contracts:
   - { name: article, root: article, key: ./@path }
 `
 
-// Without a command, and with the host's port in the environment, the process serves a host. A wrong setting ends this
-// process.
+// Without a command, and with a host's port in the environment, the process serves the host. In this test
+// the process ends at once, because the setting "lanes: 0" is wrong.
 func TestConsole_ServesAHost(t *testing.T) {
 	t.Parallel()
 	s, stdout, stderr := newTestConsole(newEnvironment(t, "lanes: 0\n"+minimal, "FUNCTIONS_CUSTOMHANDLER_PORT", "40001",
@@ -148,8 +148,8 @@ func TestConsole_ServesAHost(t *testing.T) {
 	}
 }
 
-// newEnvironment returns an environment with a weir.yaml of this text. more has the names and values of further
-// variables, in turn.
+// newEnvironment writes a weir.yaml with this text, and returns an environment that leads to the file. The parameter
+// "more" has further variables of the environment: a name, its value, the next name, its value, and so on.
 func newEnvironment(t *testing.T, text string, more ...string) func(string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -47,7 +47,7 @@ func newAuditCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// printChanges prints the newest entries. "limit" is the largest number of them.
+// printChanges prints at most limit entries, newest first.
 func (a *apiCommand) printChanges(ctx context.Context, query url.Values, limit int) error {
 	rows := [][]string{{"AT", "ACTION", "SUBJECT", "BY", "FROM", "STATUS", "DETAIL"}}
 	raw := []json.RawMessage{}

@@ -23,7 +23,6 @@ Otherwise it asks on the terminal before it cancels them; with --yes it does not
 time like 2026-01-31T08:00:00Z, or how long ago it was, like 24h. If the command breaks off, call
 it again: a repeat does no harm.`
 
-// cancelFlags are the flags of the command "cancel".
 type cancelFlags struct {
 	cmd                     *cobra.Command
 	all, dryRun, yes, batch bool
@@ -72,7 +71,7 @@ func newCancelCommand(s *console) *cobra.Command {
 // waitingFlags are the flags that select messages, except --all.
 var waitingFlags = []string{"key", "key-prefix", "contract", "stage", "lane", "from", "to"}
 
-// checkFlags returns an error if flags contradict each other or the IDs, or if neither flags nor IDs select messages.
+// checkFlags refuses flags that contradict each other or the IDs, and a call that selects no messages.
 func (f *cancelFlags) checkFlags(ids []string) error {
 	given := func(names []string) string {
 		for _, n := range names {
@@ -103,7 +102,6 @@ func (f *cancelFlags) checkFlags(ids []string) error {
 	return nil
 }
 
-// readFilter returns the filter of the flags.
 func (f *cancelFlags) readFilter() (remote.WaitingFilter, error) {
 	out := remote.WaitingFilter{All: f.all, KeyPrefix: f.prefix, Contract: f.contract, Stage: f.stage}
 	if f.cmd.Flags().Changed("lane") {
@@ -127,7 +125,6 @@ func (f *cancelFlags) readFilter() (remote.WaitingFilter, error) {
 	return out, err
 }
 
-// cancelByID cancels messages one by one, as changeEach does.
 func (a *apiCommand) cancelByID(ctx context.Context, ids []string, reason string) error {
 	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
 		m, err := a.client.Cancel(ctx, id, reason)
@@ -138,7 +135,6 @@ func (a *apiCommand) cancelByID(ctx context.Context, ids []string, reason string
 	})
 }
 
-// cancelBatches cancels batches one by one, as changeEach does.
 func (a *apiCommand) cancelBatches(ctx context.Context, ids []string) error {
 	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
 		b, err := a.client.CancelBatch(ctx, id)
@@ -150,8 +146,6 @@ func (a *apiCommand) cancelBatches(ctx context.Context, ids []string) error {
 	})
 }
 
-// cancelMatching counts the messages of the filter, asks the user unless --yes is given, and cancels them. With
-// --dry-run it only counts them.
 func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
 	filter, err := f.readFilter()
 	if err != nil {
@@ -170,7 +164,7 @@ func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
 			return err
 		}
 	}
-	if filter.To == nil { // messages accepted later were not counted, so no person agreed to cancel them
+	if filter.To == nil { // messages that were accepted after the count are not cancelled
 		filter.To, filter.All = &counted.To, false
 	}
 	done, err := a.cancelAllPages(ctx, remote.Cancellation{Filter: filter, Reason: f.reason})
@@ -181,7 +175,8 @@ func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
 		"%%s: %d cancelled, %d requested, %d came too late.", done.Cancelled, done.Asked, done.TooLate))
 }
 
-// cancelAllPages sends a request, and continues it until an answer is complete. It returns the sum of the answers.
+// cancelAllPages repeats a request until an answer is complete, each time with the field Continue of the last answer.
+// It returns the sum of the answers.
 func (a *apiCommand) cancelAllPages(ctx context.Context, r remote.Cancellation) (remote.Cancelled, error) {
 	var sum remote.Cancelled
 	patience := a.newPatience(unavailableLimit)
@@ -211,8 +206,8 @@ func (a *apiCommand) cancelAllPages(ctx context.Context, r remote.Cancellation) 
 	}
 }
 
-// printCancelled prints the numbers of a cancellation: as JSON in a field of the given name, or as text. The format of
-// the text gets the number of selected messages.
+// printCancelled prints the numbers of a cancellation: as JSON in a field with the given name, or as text. The
+// parameter "format" must have one %s, for the number of selected messages.
 func (a *apiCommand) printCancelled(c remote.Cancelled, name, format string) error {
 	if a.json {
 		return a.printJSON(map[string]any{name: c})

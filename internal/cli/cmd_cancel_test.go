@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// cancelled1 is an answer of POST /api/cancellations up to the value of the field "complete".
+// cancelled1 is the beginning of an answer of POST /api/cancellations. The value of "complete" is missing.
 const cancelled1 = `{"selected":2,"cancelled":1,"asked":1,"tooLate":0,"to":"2026-01-08T12:00:00Z","complete":`
 
 func TestCancel_Named(t *testing.T) {

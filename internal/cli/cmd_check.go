@@ -52,7 +52,6 @@ func newCheckCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// checkSystem reads the samples from files, and prints the findings about settings, storage and CMS.
 func (s *console) checkSystem(ctx context.Context, files []string, asJSON bool) error {
 	files, err := resolveFiles(files)
 	if err != nil {
@@ -69,7 +68,6 @@ func (s *console) checkSystem(ctx context.Context, files []string, asJSON bool) 
 	return asFailure(s.runCheck(ctx, samples, asJSON), true)
 }
 
-// checkFiles validates each file by the contracts, and prints the result.
 func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) error {
 	trials, err := app.OpenTrials(s.env, false)
 	if err != nil {
@@ -101,7 +99,6 @@ func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) e
 	return result
 }
 
-// printChecked prints a line with the values of a valid message, or a line for each problem of an invalid one.
 func (s *console) printChecked(file string, found *contract.Checked) {
 	if len(found.Problems) == 0 {
 		s.printLine("%s  ok  %s", sanitizeText(file), sanitizeText(trial.DescribeMessage(&found.Message)))
@@ -111,10 +108,10 @@ func (s *console) printChecked(file string, found *contract.Checked) {
 	}
 }
 
-// errFindings is the error of a check that found a problem. It is not printed, because each problem was printed.
+// errFindings means that a check found a problem. The command does not print this error, because each problem is
+// already printed.
 var errFindings = errors.New("something is wrong")
 
-// runCheck prints the findings about settings, storage and CMS. It returns errFindings if a finding is a problem.
 func (s *console) runCheck(ctx context.Context, samples []app.Sample, asJSON bool) error {
 	var err error
 	for _, f := range app.Diagnose(ctx, s.env, samples) {
@@ -130,8 +127,6 @@ func (s *console) runCheck(ctx context.Context, samples []app.Sample, asJSON boo
 	return err
 }
 
-// printFinding prints a finding: one line with "ok", or a line for each problem. It then prints a line for each
-// warning.
 func (s *console) printFinding(f app.Finding) {
 	defer func() {
 		for _, line := range f.Warnings {
@@ -147,7 +142,6 @@ func (s *console) printFinding(f app.Finding) {
 	}
 }
 
-// findingJSON is the JSON form of a finding.
 type findingJSON struct {
 	Name   string   `json:"name"`
 	OK     bool     `json:"ok"`

@@ -49,7 +49,6 @@ func newDeadCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// deadFilter has the flags that select dead messages.
 type deadFilter struct {
 	cmd           *cobra.Command
 	key, contract string
@@ -68,7 +67,6 @@ func (f *deadFilter) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.to, "to", "", "only messages that died before this moment")
 }
 
-// readFilter returns the filter of the flags.
 func (f *deadFilter) readFilter() (remote.ReplayFilter, error) {
 	out := remote.ReplayFilter{Contract: f.contract, Fingerprint: f.fingerprint}
 	if f.cmd.Flags().Changed("lane") {
@@ -87,7 +85,6 @@ func (f *deadFilter) readFilter() (remote.ReplayFilter, error) {
 	return out, err
 }
 
-// buildQuery returns the query for the list of the dead messages that a filter selects.
 func buildQuery(f remote.ReplayFilter) url.Values {
 	query := url.Values{"stage": {"dead"}}
 	if f.Key != nil {
@@ -150,7 +147,7 @@ func newDeadListCommand(a *apiCommand) *cobra.Command {
 	return cmd
 }
 
-// maxPage is the length of the longest page that the API returns.
+// maxPage is the largest number of entries that the API returns in one page.
 const maxPage = 200
 
 func (a *apiCommand) printDeadList(ctx context.Context, query url.Values, limit int) error {
@@ -183,8 +180,8 @@ func (a *apiCommand) printDeadList(ctx context.Context, query url.Values, limit 
 	return a.printRows(rows, "No dead messages.", complete)
 }
 
-// printRows prints a table of headings and rows. If there are only headings and the list is complete, it prints the
-// text in the parameter "none". If the list is not complete, it prints the hint to raise --limit.
+// printRows prints a table whose first row has the headings. If a complete list has no other row, printRows prints the
+// parameter "none" instead.
 func (a *apiCommand) printRows(rows [][]string, none string, complete bool) error {
 	if len(rows) > 1 {
 		a.printTable(rows)
@@ -218,7 +215,7 @@ func (a *apiCommand) printDeadErrors(ctx context.Context, limit int) error {
 	return a.printRows(rows, "No dead messages.", list.Value.Complete)
 }
 
-// maxShown limits the bytes of a body, or of a difference, that a command prints beside other output.
+// maxShown is the largest number of bytes that printText prints.
 const maxShown = 64 << 10
 
 func newDeadShowCommand(a *apiCommand) *cobra.Command {
@@ -277,7 +274,7 @@ func (a *apiCommand) printDead(m *wire.Message, body []byte) {
 	a.printStory(m)
 	last := ""
 	for _, t := range m.AttemptLog {
-		if t.Answer != "" && t.Answer != last { // the answers to most attempts are the same
+		if t.Answer != "" && t.Answer != last { // consecutive attempts often get the same answer
 			a.printLine("\nThe CMS's answer to attempt %d:", t.Number)
 			fmt.Fprint(a.stdout, sanitizeLines(t.Answer))
 			last = t.Answer
@@ -287,21 +284,21 @@ func (a *apiCommand) printDead(m *wire.Message, body []byte) {
 	a.printText(decodeBody(body), ": see --body")
 }
 
-// decodeBody returns a body as text in UTF-8, because neither a terminal nor JSON can represent another encoding. If it
-// cannot decode the body, it returns the body unchanged.
+// decodeBody converts a body to UTF-8, which terminals and JSON need. If the body cannot be decoded, decodeBody returns
+// the body unchanged.
 func decodeBody(body []byte) string {
 	if utf8.Valid(body) {
 		return string(body)
 	}
 	text, err := contract.Text("application/xml", body)
-	if err != nil { // the encoding was named by the Content-Type, which is not known here
+	if err != nil { // perhaps only the Content-Type, which is not known here, names the encoding
 		return string(body)
 	}
 	return strings.TrimLeft(text, " ")
 }
 
-// printText prints the first maxShown bytes of a text from outside. If more bytes follow, it prints their number and
-// the hint in the parameter "more".
+// printText prints at most maxShown bytes of an untrusted text. If the text is longer, printText adds the number of the
+// remaining bytes and the hint in the parameter "more".
 func (a *apiCommand) printText(text, more string) {
 	fmt.Fprint(a.stdout, sanitizeLines(text[:min(len(text), maxShown)]))
 	if len(text) > maxShown {
@@ -309,7 +306,6 @@ func (a *apiCommand) printText(text, more string) {
 	}
 }
 
-// readBodyFile reads a corrected body. If the file is missing, a directory or too large, the error is a *usageError.
 func readBodyFile(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	switch {

@@ -32,7 +32,6 @@ replay to its end, and ends with 1 if the replay was stopped or messages died ag
 --json prints a line for each named message; else the plan ({"plan"}) and the replay as the API
 returns it.`
 
-// replayFlags are the flags of the command "dead replay".
 type replayFlags struct {
 	deadFilter
 	all, dryRun, force, yes bool
@@ -73,11 +72,10 @@ func newDeadReplayCommand(a *apiCommand) *cobra.Command {
 	return cmd
 }
 
-// filterFlags are the flags that select dead messages. The last one must be "all".
+// filterFlags are the flags that select dead messages. The last entry must be "all", because the commands "replay"
+// and "discard" cut off the last entry to get the other flags.
 var filterFlags = []string{"key", "lane", "contract", "from", "to", "fingerprint", "all"}
 
-// checkFlags returns an error if flags contradict each other or the IDs, if a value is wrong, or if neither flags nor
-// IDs select messages.
 func (f *replayFlags) checkFlags(ids []string) error {
 	given := func(names ...string) (name string) {
 		for _, n := range names {
@@ -110,7 +108,6 @@ func (f *replayFlags) checkFlags(ids []string) error {
 	return nil
 }
 
-// replayByID requests replays of messages one by one, as changeEach does.
 func (a *apiCommand) replayByID(ctx context.Context, ids []string, f *replayFlags) error {
 	var corrected []byte
 	if f.with != "" {
@@ -131,8 +128,6 @@ func (a *apiCommand) replayByID(ctx context.Context, ids []string, f *replayFlag
 	})
 }
 
-// replayMatching prints the plan of a bulk replay, asks the user unless --yes is given, and starts the bulk replay.
-// With --dry-run it only prints the plan.
 func (a *apiCommand) replayMatching(ctx context.Context, f *replayFlags) error {
 	filter, err := f.readFilter()
 	if err != nil {
@@ -185,8 +180,6 @@ func (a *apiCommand) printPlan(plan remote.Answer[wire.JobPlan]) error {
 	return nil
 }
 
-// askConfirmation asks the user on the terminal, and reports whether the answer is yes. Without a terminal, it
-// returns an error: the command needs --yes.
 func (s *console) askConfirmation(ctx context.Context, question string) (bool, error) {
 	if !isTerminal(s.stdin) {
 		return false, &usageError{"there is no terminal to ask at: add --yes"}
@@ -194,7 +187,7 @@ func (s *console) askConfirmation(ctx context.Context, question string) (bool, e
 	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(s.stdin).ReadString('\n') // after an error the line is not "yes"
+		line, _ := bufio.NewReader(s.stdin).ReadString('\n') // after an error, line is the text read so far
 		answer <- line
 	}()
 	select {
@@ -225,7 +218,6 @@ func (a *apiCommand) printJob(job remote.Answer[wire.Job]) error {
 	return nil
 }
 
-// watchJob prints the progress of a bulk replay until its end, and then returns jobError.
 func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) error {
 	patience, last := a.newPatience(unavailableLimit), job
 	for {
@@ -252,7 +244,7 @@ func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) 
 	}
 }
 
-// jobError returns the error of a bulk replay that has ended; nil = it is done, and no message died again.
+// jobError returns nil if the replay is done and no message died again.
 func jobError(j *wire.Job) error {
 	switch {
 	case j.State != wire.JobDone:

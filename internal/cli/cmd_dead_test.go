@@ -155,8 +155,8 @@ func TestDeadReplay_Named(t *testing.T) {
 	}
 }
 
-// jobJSON returns the JSON of a bulk replay. counts has the counters of that JSON, from the field
-// "matched" to the field "otherwise".
+// jobJSON returns a bulk replay as JSON. The parameter "counts" is the JSON of the fields from "matched" to
+// "otherwise".
 func jobJSON(state, counts string) string {
 	return `{"id":"r1","state":"` + state + `","filter":{},"ratePerMinute":60,"stopAtErrorRate":0.5,"force":false,` +
 		counts + `,"startedAt":"2026-01-08T12:00:00Z","updatedAt":"2026-01-08T12:00:00Z"}`
@@ -281,12 +281,12 @@ func TestTail(t *testing.T) {
 	f.mux.HandleFunc("GET /api/messages", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch reads++; reads {
-		case 1: // the page has three messages; tail prints two of them
+		case 1: // tail -n 2 prints only two of the three messages
 			fmt.Fprint(w, page(`,"continue":"t"`, line("A3", "queued"), line("A2", "queued"), line("A1", "delivered")))
-		case 2: // one message is new, and one has another stage
+		case 2: // A4 is new, and A3 has another stage
 			fmt.Fprint(w, page("", line("A4", "queued"), line("A3", "dead"), line("A2", "queued"), line("A1",
 				"delivered")))
-		case 3: // all messages of the page are new, so tail needs the next page
+		case 3: // A6 is new and alone in the page, so tail reads the next page
 			fmt.Fprint(w, page(`,"continue":"t"`, line("A6", "queued")))
 		case 4:
 			if r.URL.Query().Get("continue") != "t" {

@@ -21,7 +21,6 @@ Otherwise it asks on the terminal before it discards them; with --yes it does no
 a time like 2026-01-31T08:00:00Z, or how long ago it was, like 24h. If the command breaks off, call
 it again: a repeat does no harm.`
 
-// discardFlags are the flags of the command "discard".
 type discardFlags struct {
 	deadFilter
 	all, dryRun, yes bool
@@ -54,7 +53,6 @@ func newDiscardCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// checkFlags returns an error if flags contradict each other or the IDs, or if neither flags nor IDs select messages.
 func (f *discardFlags) checkFlags(ids []string) error {
 	given := func(names []string) string {
 		for _, n := range names {
@@ -78,7 +76,6 @@ func (f *discardFlags) checkFlags(ids []string) error {
 	return nil
 }
 
-// discardByID discards messages one by one, as changeEach does.
 func (a *apiCommand) discardByID(ctx context.Context, ids []string, reason string) error {
 	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
 		m, err := a.client.Discard(ctx, id, reason)
@@ -89,8 +86,6 @@ func (a *apiCommand) discardByID(ctx context.Context, ids []string, reason strin
 	})
 }
 
-// discardMatching counts the messages of the filter, asks the user unless --yes is given, and discards them. With
-// --dry-run it only counts them.
 func (a *apiCommand) discardMatching(ctx context.Context, f *discardFlags) error {
 	selected, err := f.readFilter()
 	if err != nil {
@@ -110,7 +105,7 @@ func (a *apiCommand) discardMatching(ctx context.Context, f *discardFlags) error
 			return err
 		}
 	}
-	if filter.To == nil { // messages that died later were not counted, so no person agreed to discard them
+	if filter.To == nil { // leave out messages that died after the count
 		filter.To, filter.All = &counted.To, false
 	}
 	done, err := a.discardAllPages(ctx, remote.DiscardRequest{Filter: filter, Reason: f.reason})
@@ -121,7 +116,8 @@ func (a *apiCommand) discardMatching(ctx context.Context, f *discardFlags) error
 		fmt.Sprintf("%%s: %d requested, %d came too late.", done.Asked, done.TooLate))
 }
 
-// discardAllPages sends a request, and continues it until an answer is complete. It returns the sum of the answers.
+// discardAllPages repeats the request, with the Continue of the last answer, until an answer is complete. It returns
+// the sum of all answers.
 func (a *apiCommand) discardAllPages(ctx context.Context, r remote.DiscardRequest) (remote.Discarded, error) {
 	var sum remote.Discarded
 	patience := a.newPatience(unavailableLimit)
@@ -150,8 +146,8 @@ func (a *apiCommand) discardAllPages(ctx context.Context, r remote.DiscardReques
 	}
 }
 
-// printDiscarded prints the numbers of a discard: as JSON in a field of the given name, or as text. The format of the
-// text gets the number of selected messages.
+// printDiscarded prints the result of a discard: with --json as a field with the given name, otherwise as text. The
+// parameter "format" must have one %s, for the number of selected messages.
 func (a *apiCommand) printDiscarded(d remote.Discarded, name, format string) error {
 	if a.json {
 		return a.printJSON(map[string]any{name: d})

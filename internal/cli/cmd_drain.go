@@ -35,8 +35,8 @@ func newDrainCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// drainOutput is the JSON output for a lane. All its numbers except Waiting count messages that became final while the
-// command worked on the lane.
+// drainOutput is the JSON output for a lane. Delivered, Dead, Cancelled, Superseded and Discarded count the messages
+// that became final while the command worked on the lane.
 type drainOutput struct {
 	Lane       int        `json:"lane"`
 	State      poll.State `json:"state"`
@@ -67,7 +67,6 @@ func (s *console) printDrainResult(e *poll.DrainResult, asJSON bool) error {
 	return s.printJSON(l)
 }
 
-// errWorkLeft is the error of a drain after which a lane still has a message that could have been sent.
 var errWorkLeft = errors.New("a message is left that could have been sent")
 
 func (s *console) runDrain(ctx context.Context, a *app.App, asJSON bool) error {

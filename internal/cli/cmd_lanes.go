@@ -46,7 +46,7 @@ func newLanesCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// parseLanes returns the argument N; 0 = it is not given.
+// parseLanes returns the argument N, or 0 if N is not given.
 func parseLanes(args []string, undo bool) (int, error) {
 	switch {
 	case len(args) == 0:
@@ -64,9 +64,8 @@ func parseLanes(args []string, undo bool) (int, error) {
 	return n, nil
 }
 
-// lanesOptions has the argument and the flags of the command.
 type lanesOptions struct {
-	n            int // new number of lanes; 0 = show the number, or undo
+	n            int // new number of lanes; 0 = not given
 	undo, asJSON bool
 }
 
@@ -104,7 +103,6 @@ func (s *console) runLanes(ctx context.Context, a *app.App, o lanesOptions) erro
 	return err
 }
 
-// printLanes prints the number of lanes, a change that is under way, and the earlier epochs that still have messages.
 func (s *console) printLanes(ctx context.Context, change relane.Resharder, setting int) error {
 	meta, err := epochs.Read(ctx, change.Store.Table)
 	if storage.Is(err, storage.NotFound) {
@@ -132,7 +130,7 @@ func (s *console) printLanes(ctx context.Context, change relane.Resharder, setti
 	return nil
 }
 
-// lanesOutput is the JSON output. If storage has not been used yet, lanes and epoch are 0.
+// lanesOutput is the JSON output. Lanes and Epoch are 0 if storage has not been used yet.
 type lanesOutput struct {
 	Lanes   int            `json:"lanes"`
 	Epoch   int            `json:"epoch"`
@@ -141,7 +139,6 @@ type lanesOutput struct {
 	Earlier []epochs.Epoch `json:"earlier,omitempty"` // earlier epochs that still have messages, oldest first
 }
 
-// changeOutput is a change that is under way.
 type changeOutput struct {
 	Step  epochs.Step `json:"step"`
 	Lanes int         `json:"lanes"`
@@ -155,7 +152,7 @@ func (s *console) printLanesJSON(ctx context.Context, change relane.Resharder, s
 	state := lanesOutput{Lanes: meta.Open.Lanes, Epoch: meta.Open.Number, Setting: setting, Earlier: meta.Earlier}
 	switch meta.Step {
 	case epochs.StepNone:
-	case epochs.StepCount: // the new number is in force
+	case epochs.StepCount: // meta.Open already has the new number
 		state.Change = &changeOutput{meta.Step, meta.Open.Lanes}
 	default:
 		state.Change = &changeOutput{meta.Step, meta.Next.Lanes}

@@ -19,8 +19,8 @@ of their due times. A time is given like 2026-01-31T08:00:00Z, or as an age, lik
 --format csv and --format json print a file of up to 10,000 messages. If there are more, CSV ends in
 a line in parentheses, and JSON has "complete": false.`
 
-// listFlags are those flags of the command "list" that are parameters of the API. Each has the flag, the parameter and
-// the help.
+// listFlags are the flags of the command "list" that become query parameters of the API. Each entry has the flag's
+// name, the parameter's name and the help text.
 var listFlags = [][3]string{
 	{"stage", "stage", "only messages of this stage"},
 	{"key", "key", "only messages of this ordering key"},
@@ -41,7 +41,7 @@ var listFlags = [][3]string{
 	{"finished-to", "finishedTo", "only messages that became final before this time"},
 }
 
-// scheduledFlags are those listFlags that can be used with --scheduled.
+// scheduledFlags are the listFlags that are allowed with --scheduled.
 var scheduledFlags = []string{"lane", "from", "to"}
 
 func newListCommand(s *console) *cobra.Command {
@@ -79,7 +79,6 @@ func newListCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// readListQuery returns the parameters of the given flags.
 func readListQuery(cmd *cobra.Command) (url.Values, error) {
 	query := url.Values{}
 	for _, f := range listFlags {
@@ -103,7 +102,6 @@ func readListQuery(cmd *cobra.Command) (url.Values, error) {
 	return query, nil
 }
 
-// printMessages prints at most "limit" messages of the list at a path of the API.
 func (a *apiCommand) printMessages(ctx context.Context, path string, query url.Values, limit int) error {
 	found := []json.RawMessage{}
 	complete := false
@@ -136,7 +134,6 @@ func (a *apiCommand) printMessages(ctx context.Context, path string, query url.V
 	return a.printRows(rows, "No messages match.", complete)
 }
 
-// joinShown returns the shown values with their names, sorted.
 func joinShown(values map[string]string) string {
 	var parts []string
 	for name, value := range values {

@@ -58,7 +58,7 @@ func TestList_ScheduledAndFiles(t *testing.T) {
 	}
 }
 
-// If the connection breaks in the middle of a file, the command must end with an error.
+// If the connection breaks during the export, the command must end with an error.
 func TestList_AFileThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)

@@ -26,7 +26,6 @@ everything, and the state of the calendar. With --json the lanes that wait are n
 /api/lanes has them.`
 )
 
-// pauseTarget has the flags that select the target of a pause or a resume.
 type pauseTarget struct {
 	all  bool
 	lane int
@@ -121,9 +120,8 @@ func newPausesCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// printPauses prints the pauses of operators, and those of the given lanes that wait for the CMS. If the list has the
-// state of the calendar, printPauses prints it, too. With --json it prints the list unchanged. If err is not nil, it
-// only returns err.
+// printPauses prints the pauses of operators, the given lanes that wait for the CMS, and the state of the calendar.
+// With --json it prints only the JSON of list.
 func (a *apiCommand) printPauses(list remote.Answer[wire.PauseList], lanes []wire.Lane, err error) error {
 	if err != nil {
 		return err

@@ -28,7 +28,6 @@ CMS is no failure: its messages wait.
 
 The flags take precedence over the settings under poll: in weir.yaml.`
 
-// pollFlags has the flags of weir poll. The durations and the tolerance are also settings; see overrideConfig.
 type pollFlags struct {
 	period, idle, estimate time.Duration
 	tolerance              float64
@@ -61,7 +60,7 @@ func newPollCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// overrideConfig returns a configuration, in which the values of the given flags replace those of the settings.
+// overrideConfig returns c with the values of the given flags.
 func (f *pollFlags) overrideConfig(c poll.Config, given func(name string) bool) poll.Config {
 	for name, set := range map[string]func(){
 		"period":    func() { c.Period = f.period },
@@ -76,7 +75,7 @@ func (f *pollFlags) overrideConfig(c poll.Config, given func(name string) bool) 
 	return c
 }
 
-// runPoll delivers for one period, which began when the process started, and prints the summary.
+// runPoll delivers messages for one period and prints the summary. The period began at the start of the process.
 func (s *console) runPoll(ctx context.Context, a *app.App, cfg poll.Config, asJSON bool) error {
 	summary, err := a.Poll(ctx, cfg, s.startedAt)
 	if summary == nil {
@@ -85,7 +84,6 @@ func (s *console) runPoll(ctx context.Context, a *app.App, cfg poll.Config, asJS
 	return errors.Join(err, s.printSummary(*summary, asJSON))
 }
 
-// pollOutput is the JSON output.
 type pollOutput struct {
 	Runs        int     `json:"runs"`
 	Delivered   int     `json:"delivered"`
@@ -94,8 +92,8 @@ type pollOutput struct {
 	Unavailable int     `json:"unavailable"`
 	Cut         int     `json:"cut"`
 	Average     float64 `json:"averageSeconds"`
-	Estimated   bool    `json:"estimated"` // Average is the estimate from the settings
-	Idle        float64 `json:"idle"`      // share of the time without an attempt, 0 to 1
+	Estimated   bool    `json:"estimated"` // Average is the configured estimate, not a measurement
+	Idle        float64 `json:"idle"`      // share of the time without an attempt in flight, 0 to 1
 	Worked      float64 `json:"seconds"`   // time from the period's start to the end of the work
 }
 

@@ -42,7 +42,6 @@ func newRememberedCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// printRemembered prints remembered ids, a line for each.
 func (a *apiCommand) printRemembered(list remote.Answer[wire.RememberedList], err error) error {
 	if err != nil {
 		return err

@@ -72,7 +72,6 @@ func newListSchedulesCommand(a *apiCommand) *cobra.Command {
 	return cmd
 }
 
-// describeNextRun returns the time of a schedule's next run; "paused" or "over" if there is none.
 func describeNextRun(s wire.Schedule) string {
 	switch {
 	case s.Paused:
@@ -95,8 +94,7 @@ func newNextRunsCommand(a *apiCommand) *cobra.Command {
 	return cmd
 }
 
-// printRuns prints future runs, and the local times that changes of clocks skip or double. If err is not nil, it only
-// returns err.
+// printRuns prints future runs, and the local times that a clock change (daylight saving time) skips or repeats.
 func (a *apiCommand) printRuns(preview remote.Answer[wire.SchedulePreview], err error) error {
 	if err != nil {
 		return err
@@ -120,7 +118,7 @@ func (a *apiCommand) printRuns(preview remote.Answer[wire.SchedulePreview], err 
 	return nil
 }
 
-// newSetPausedCommand returns the command that pauses schedules, or the command that resumes them.
+// newSetPausedCommand returns a command that calls the function "set" to pause or resume a schedule.
 func (a *apiCommand) newSetPausedCommand(use, short string, set func(c *remote.Client, ctx context.Context,
 	name string) (remote.Answer[wire.Schedule], error)) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: requireScheduleName(1, 1, "a schedule's name")}
@@ -131,7 +129,6 @@ func (a *apiCommand) newSetPausedCommand(use, short string, set func(c *remote.C
 	return cmd
 }
 
-// printSchedule prints a schedule after a change. If err is not nil, it only returns err.
 func (a *apiCommand) printSchedule(stored remote.Answer[wire.Schedule], err error) error {
 	switch {
 	case err != nil:

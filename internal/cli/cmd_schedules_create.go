@@ -24,7 +24,6 @@ time of a run, and {{.Run}} for its number. A schedule that exists is replaced o
 // previewedRuns is the number of runs that --dry-run prints.
 const previewedRuns = 10
 
-// scheduleFlags are the flags of the command "schedules create".
 type scheduleFlags struct {
 	wire.ScheduleDefinition
 	start, end      string
@@ -69,7 +68,8 @@ func newCreateScheduleCommand(a *apiCommand) *cobra.Command {
 	return cmd
 }
 
-// readDefinition returns the definition of the flags, with the message of the file, if one is given.
+// readDefinition builds the definition from the flags and the file of the message. The parameter "files" has at
+// most one name.
 func (f *scheduleFlags) readDefinition(ctx context.Context, s *console, files []string) (wire.ScheduleDefinition,
 	error) {
 	d := f.ScheduleDefinition
@@ -97,7 +97,8 @@ func (f *scheduleFlags) readDefinition(ctx context.Context, s *console, files []
 	return d, err
 }
 
-// readMessageText reads a message from a file. The message must be UTF-8, because it is sent within JSON.
+// readMessageText reads a message from a file. The message must be UTF-8, because the request contains the text as a
+// JSON string.
 func (s *console) readMessageText(ctx context.Context, file string) (string, error) {
 	body, err := s.readContent(ctx, file)
 	switch {
@@ -113,7 +114,6 @@ func (s *console) readMessageText(ctx context.Context, file string) (string, err
 	return string(body), nil
 }
 
-// parseOptionalMoment parses a flag that is a time. It returns the zero time if the text is empty.
 func parseOptionalMoment(name, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -38,21 +38,20 @@ the files one after the other, and shows the progress of each until all its part
 with --wait, final. It prints the problems of the invalid parts. With --json it prints a line for
 each file, with its batch. It ends with 4 if a batch was rejected.`
 
-// sendFlags has the flags of the command "send".
 type sendFlags struct {
 	batch    bool     // each file is a batch
-	split    []string // paths of the parts of a batch
+	split    []string // paths of the messages in a batch
 	mode     string
 	parallel int
-	giveUp   time.Duration // time without an accepted file after which the command gives up
+	giveUp   time.Duration // the command gives up if no file was accepted for this time
 	wait     waitFlag
 	sender   senderFlags
 }
 
-// senderFlags has the flags for the upstream that sends: its name, its key, and the scheme of its signatures.
+// senderFlags has the flags for the sending upstream: its name, its key and its signature scheme.
 type senderFlags struct{ name, key, scheme string }
 
-// readSender returns the credentials of the upstream; nil = none. Flags take precedence over the environment.
+// readSender returns the upstream's credentials, or nil if none are given. Flags take precedence over the environment.
 func (f *senderFlags) readSender(env func(string) string) (*upstream.Sender, error) {
 	s := &upstream.Sender{Name: cmp.Or(f.name, env("WEIR_UPSTREAM")), Scheme: upstream.Scheme(f.scheme)}
 	switch {
@@ -129,7 +128,6 @@ func newSendCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// sendRun is one run of the command "send".
 type sendRun struct {
 	*apiCommand
 	sendFlags
@@ -143,7 +141,7 @@ type sendRun struct {
 	fatal error // the error that stopped the run; nil = none
 }
 
-// sentFile is the result for a file, and its line with --json.
+// sentFile is the result of one file, and a line of the output with --json.
 type sentFile struct {
 	File      string           `json:"file"`
 	ID        string           `json:"id,omitempty"`
@@ -159,15 +157,14 @@ type sentFile struct {
 // sendCounts has the numbers of the summary.
 type sendCounts struct {
 	Files      int                `json:"files"`
-	Accepted   int                `json:"accepted"`   // files whose message was accepted now
-	Duplicates int                `json:"duplicates"` // files whose message was accepted before
+	Accepted   int                `json:"accepted"`   // files with a new message
+	Duplicates int                `json:"duplicates"` // files whose message Weir already had
 	Refused    int                `json:"refused"`
 	Unread     int                `json:"unread"`           // files that could not be read
-	NotSent    int                `json:"notSent"`          // files that were not sent, or have no result
-	Stages     map[weir.Stage]int `json:"stages,omitempty"` // with --wait: messages by their last known stage
+	NotSent    int                `json:"notSent"`          // files without a result
+	Stages     map[weir.Stage]int `json:"stages,omitempty"` // with --wait: number of messages in each stage
 }
 
-// sendAll sends all files as messages, waits with --wait until the messages are final, and prints the summary.
 func (s *sendRun) sendAll(ctx context.Context) error {
 	s.count.Files, s.count.NotSent = len(s.files), len(s.files)
 	s.progress = s.newProgress("sent", len(s.files))
@@ -177,14 +174,14 @@ func (s *sendRun) sendAll(ctx context.Context) error {
 		s.awaitAllFinal(ctx)
 	}
 	for _, r := range s.sent {
-		s.reportFile(r) // reports the files whose message was not final when the wait ended
+		s.reportFile(r) // reports only files whose message was not final when the wait ended
 	}
 	return s.printSummary(ctx)
 }
 
 // runParallel calls the function "do" for each item, with at most "parallel" calls at a time. After ctx has ended, or
-// isStopped has returned true, it starts no further call. The context "finishing" of a call ends later than ctx, by the
-// grace period. So calls in flight can finish.
+// isStopped has returned true, runParallel starts no further call. The context "finishing" ends later than ctx, by the
+// grace period, so that calls in flight can finish.
 func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, items []T,
 	do func(ctx, finishing context.Context, item T), isStopped func() bool) {
 	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -197,16 +194,15 @@ func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, 
 			break
 		}
 		group.Go(func() error {
-			if ctx.Err() == nil && !isStopped() { // the run may have stopped since the call of Go
+			if ctx.Err() == nil && !isStopped() { // the run can have stopped while group.Go waited
 				do(ctx, finishing, item)
 			}
 			return nil
 		})
 	}
-	_ = group.Wait() // no call returns an error to the group
+	_ = group.Wait() // every call returns nil
 }
 
-// sendFile sends a file as a message, and records the result.
 func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 	if s.stopCause() != nil {
 		return
@@ -243,13 +239,13 @@ func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 	})
 }
 
-// recordRefusal records the reason why a file was not accepted. If every other file would fail with the same error, it
-// stops the run instead. After an interruption it does nothing.
+// recordRefusal records why a file was not accepted. If every other file would fail with the same error, recordRefusal
+// stops the run instead.
 func (s *sendRun) recordRefusal(file string, err error) {
 	var e *remote.Error
 	switch {
 	case !errors.As(err, &e):
-		return // interrupted
+		return // the command was interrupted
 	case e.Kind != remote.Refused || e.Status == 401 || e.Status == 403:
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -262,15 +258,13 @@ func (s *sendRun) recordRefusal(file string, err error) {
 	s.recordResult(result, func(c *sendCounts) { c.Refused++ })
 }
 
-// stopCause returns the error that stopped the run; nil = none.
 func (s *sendRun) stopCause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fatal
 }
 
-// recordResult counts the result for a file. It reports the file at once, unless the file's message was accepted and
-// the command waits until the message is final.
+// recordResult counts a file's result. It also reports the file, unless the command has to wait for the file's message.
 func (s *sendRun) recordResult(r sentFile, count func(*sendCounts)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,8 +279,8 @@ func (s *sendRun) recordResult(r sentFile, count func(*sendCounts)) {
 	s.progress.addOne()
 }
 
-// reportRetry prints an error after which the command repeats the request. It also prints the time for which the
-// command will still try.
+// reportRetry prints the error of a request that the command tries again. The parameter "left" is the
+// time after which the command gives up if no request succeeds.
 func (s *sendRun) reportRetry(err error, left time.Duration) {
 	s.progress.printBetween(func() {
 		fmt.Fprintf(s.stderr, "weir: %s; trying again for up to %s\n", sanitizeText(err.Error()),
@@ -294,8 +288,8 @@ func (s *sendRun) reportRetry(err error, left time.Duration) {
 	})
 }
 
-// reportFile prints the result for a file once. Without --json it prints only an error, or a final stage that is not a
-// good end.
+// reportFile prints a file's result at the first call, and nothing at later calls. Without --json it prints only
+// errors, and final stages other than delivered and superseded.
 func (s *sendRun) reportFile(r *sentFile) {
 	if r.reported {
 		return
@@ -303,7 +297,7 @@ func (s *sendRun) reportFile(r *sentFile) {
 	r.reported = true
 	switch {
 	case s.json:
-		s.progress.printBetween(func() { _ = s.printJSON(r) }) // strings and numbers always encode
+		s.progress.printBetween(func() { _ = s.printJSON(r) }) // strings and numbers can always be encoded
 	case r.Error != "":
 		text := r.Error
 		if r.Status != 0 {
@@ -319,8 +313,7 @@ func (s *sendRun) reportFile(r *sentFile) {
 	}
 }
 
-// awaitAllFinal waits until all accepted messages are final, or until the time of --wait is over. It counts and reports
-// their stages.
+// awaitAllFinal waits until all accepted messages are final, or until the time of --wait is over.
 func (s *sendRun) awaitAllFinal(ctx context.Context) {
 	s.count.Stages = map[weir.Stage]int{}
 	s.progress = s.newProgress("final", len(s.sent))
@@ -344,7 +337,7 @@ func (s *sendRun) awaitAllFinal(ctx context.Context) {
 	s.progress.finishReport()
 }
 
-// printSummary prints the summary, and returns the error of the command.
+// printSummary prints the summary, and returns the command's error.
 func (s *sendRun) printSummary(ctx context.Context) error {
 	if s.json {
 		if err := s.printJSON(map[string]sendCounts{"summary": s.count}); err != nil {
@@ -372,10 +365,9 @@ func (s *sendRun) printSummary(ctx context.Context) error {
 	return nil
 }
 
-// maxListed limits the accepted files that the command "send" lists with their ids.
 const maxListed = 10
 
-// printSent lists the accepted files in the given order, with the ids of their messages.
+// printSent lists the accepted files in the order of s.files. If there are more than maxListed, printSent lists none.
 func (s *sendRun) printSent() {
 	if len(s.sent) == 0 || len(s.sent) > maxListed {
 		return
@@ -408,7 +400,7 @@ func (c sendCounts) String() string {
 	return text + "; " + c.describeStages()
 }
 
-// describeStages returns the numbers of messages by stage as text.
+// describeStages returns a text such as "3 delivered, 1 dead".
 func (c sendCounts) describeStages() string {
 	var stages []string
 	for _, stage := range []weir.Stage{weir.Delivered, weir.Superseded, weir.Dead, weir.Discarded, weir.Cancelled,

@@ -16,13 +16,14 @@ import (
 	"weir/internal/remote"
 )
 
-// fakeIntake is a server that files messages under their idempotency keys. It refuses bodies with the text "bad".
+// fakeIntake is a server that accepts messages, and stores them by idempotency key. It refuses bodies that contain
+// "bad".
 type fakeIntake struct {
 	*fakeServer
 	mu    sync.Mutex
-	filed map[string]string // body by idempotency key
+	filed map[string]string // accepted bodies by idempotency key
 	posts int               // number of accepted posts
-	ends  string            // the stage of each message when its status is read
+	ends  string            // stage in each answer about a message's status
 }
 
 func newFakeIntake(t *testing.T) *fakeIntake {
@@ -64,7 +65,7 @@ func (in *fakeIntake) receiveMessage(w http.ResponseWriter, r *http.Request) {
 		`"acceptedAt":"2026-01-08T12:00:00Z","duplicate":%t}`, in.posts, twice)
 }
 
-// writeFiles writes n messages into files, and returns their directory.
+// writeFiles returns a new directory with n files, each with a different message.
 func writeFiles(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -90,7 +91,7 @@ func TestSend(t *testing.T) {
 		"delivered\n", "")
 }
 
-// A directory stands for its files *.xml. For a few files the command prints the ids in the order of the files.
+// The command sends only the *.xml files of a directory, sorted by name.
 func TestSend_Directory(t *testing.T) {
 	t.Parallel()
 	in, dir := newFakeIntake(t), writeFiles(t, 3)
@@ -179,8 +180,8 @@ func TestSend_Stdin(t *testing.T) {
 	}
 }
 
-// Every second request fails: with 503, with 429, with 500 without a body, with a broken connection, or with a broken
-// connection after the message was filed.
+// Every second request fails, in turn with 503, 429, 500, a broken connection, and a connection that breaks after the
+// message was accepted.
 func TestSend_TriesAgain(t *testing.T) {
 	t.Parallel()
 	in, dir := newFakeIntake(t), writeFiles(t, 20)
@@ -217,7 +218,7 @@ func TestSend_TriesAgain(t *testing.T) {
 	}
 }
 
-// discardedAnswer is the answer to a request whose client does not receive it.
+// discardedAnswer is an http.ResponseWriter that drops the answer.
 type discardedAnswer struct{ header http.Header }
 
 func (d *discardedAnswer) Header() http.Header         { return d.header }
@@ -260,7 +261,7 @@ func TestSend_InterruptedAndResumed(t *testing.T) {
 			cancel()
 			close(interrupted)
 		} else if len(reached) > 20 {
-			<-interrupted // the request is in flight when the command is interrupted, and still finishes
+			<-interrupted // so this request is in flight at the interruption, and must still finish
 		}
 		return false
 	}
@@ -330,7 +331,7 @@ func TestSend_InterruptedWhileReadingStdin(t *testing.T) {
 	r, w := io.Pipe()
 	s.stdin = r
 	go func() {
-		w.Write([]byte("<a>")) // the command reads this, and then waits for the end of stdin
+		w.Write([]byte("<a>")) // stdin stays open, so the command waits for more
 		cancel()
 	}()
 	commandResult{s.runCommand(ctx, []string{"send", "-"}), stdout.String(), stderr.String()}.expectEnd(t, exitFailed,

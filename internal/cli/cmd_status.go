@@ -27,13 +27,12 @@ cancelled or discarded, or if it is still not final after the time of --wait.
 --json prints the answer of the API in one line.`
 
 const (
-	// With --wait, the state of a message is read again after firstPollPause. Each further pause is twice as long as
-	// the one before, up to lastPollPause.
+	// With --wait the command reads the message's state repeatedly. The first pause between two reads is
+	// firstPollPause. Each further pause is twice as long, up to lastPollPause.
 	firstPollPause = 300 * time.Millisecond
 	lastPollPause  = 5 * time.Second
-	// unavailableLimit is for commands that send many requests, such as the reads of --wait or the pages of a bulk
-	// change. While Weir is unavailable, such a command repeats one request for this time. The command "send" repeats
-	// its posts for the time of --give-up instead.
+	// unavailableLimit is the time after which a series of requests ends with an error if Weir stays unavailable. The
+	// posts of the command "send" use --give-up instead.
 	unavailableLimit = 5 * time.Minute
 )
 
@@ -53,8 +52,8 @@ func newStatusCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// waitFlag is the value of --wait, the longest time to wait; 0 = the flag is not given. --wait without a value means
-// foreverDuration.
+// waitFlag is the value of --wait: the longest time to wait. 0 means that the flag is not given; foreverDuration means
+// that the flag has no value, or the value "forever".
 type waitFlag struct{ time.Duration }
 
 const (
@@ -87,8 +86,9 @@ func (w *waitFlag) String() string {
 	return w.Duration.String()
 }
 
-// addWaitFlag adds --wait with an optional value, which the flag takes only after "=". If the first argument is a
-// duration and not the name of a file, the command refuses it, because it was probably meant as the value of --wait.
+// addWaitFlag adds --wait, whose optional value must follow "=". So in "--wait 10m" the text 10m is an argument of the
+// command. After --wait without a value, the command refuses a first argument that is a duration: the user probably
+// meant --wait=10m. If a file has this name, the command accepts the argument, because some commands take files.
 func addWaitFlag(cmd *cobra.Command, wait *waitFlag, text string) {
 	cmd.Flags().Var(wait, "wait", text+"; --wait=10m for no longer than that")
 	cmd.Flags().Lookup("wait").NoOptDefVal = forever
@@ -108,8 +108,8 @@ func isFile(name string) bool {
 	return err == nil
 }
 
-// showStatus prints the state of a message. If the parameter "wait" is more than 0, it first waits until the message is
-// final or the time is over. It then returns an error unless the message has a good end.
+// showStatus prints the state of a message. If the parameter "wait" is more than 0, showStatus first waits until the
+// message is final, or until this time is over. After the wait, each stage except delivered and superseded is an error.
 func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Duration) error {
 	var m remote.Answer[wire.Message]
 	var err error
@@ -137,11 +137,11 @@ func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Durati
 	}
 }
 
-// isGoodEnd reports whether a stage is final and needs no attention of an operator.
+// isGoodEnd reports whether the message, or a newer version in its place, was delivered.
 func isGoodEnd(s weir.Stage) bool { return s == weir.Delivered || s == weir.Superseded }
 
-// awaitFinal reads the state of a message until the message is final or the time limit is over. It returns the state
-// that it read last.
+// awaitFinal reads a message repeatedly until the message is final or the time limit is over. It returns the last
+// answer.
 func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Duration) (
 	m remote.Answer[wire.Message], err error) {
 	deadline, patience := time.Now().Add(limit), a.newPatience(unavailableLimit)
@@ -160,7 +160,7 @@ func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Durat
 	}
 }
 
-// printStory prints the history of a message, a line for each event, and its forecast.
+// printStory prints the history and the forecast of a message.
 func (a *apiCommand) printStory(m *wire.Message) {
 	key := "no key"
 	if m.Key != "" {
@@ -192,7 +192,6 @@ func (a *apiCommand) printStory(m *wire.Message) {
 	a.printForecast(m)
 }
 
-// printSteps prints the requests of an attempt of a contract with steps.
 func (a *apiCommand) printSteps(steps []wire.Step) {
 	for _, s := range steps {
 		status := "no answer"
@@ -213,8 +212,8 @@ type operatorAction struct {
 	text string
 }
 
-// listActions returns the last edit and the last replay, in the order of their times. A replay that came with the edit
-// is not listed a second time.
+// listActions returns the last edit and the last replay, the earlier one first. An edit includes a replay; if no
+// further replay followed, listActions returns only the edit.
 func listActions(m *wire.Message) (actions []operatorAction) {
 	asked, force := m.ReplayAskedAt, ""
 	if m.ReplayForced {
@@ -222,7 +221,7 @@ func listActions(m *wire.Message) (actions []operatorAction) {
 	}
 	if m.Edited.Exists() {
 		text := "corrected"
-		if asked.IsZero() || !m.Edited.At.Before(asked) { // the last replay came with this edit
+		if asked.IsZero() || !m.Edited.At.Before(asked) {
 			text, asked = text+force, time.Time{}
 		}
 		actions = append(actions, operatorAction{m.Edited.At, text + afterColon(m.Edited.Note)})
@@ -237,7 +236,7 @@ func listActions(m *wire.Message) (actions []operatorAction) {
 	return actions
 }
 
-// printActions prints the actions before a time, and returns the others. If the time is zero, it prints all actions.
+// printActions prints the actions before a time, and returns the remaining actions. The zero time means no limit.
 func (a *apiCommand) printActions(actions []operatorAction, before time.Time) []operatorAction {
 	for len(actions) > 0 && (before.IsZero() || actions[0].at.Before(before)) {
 		a.printLine("%s  %s", formatTime(actions[0].at), actions[0].text)
@@ -246,8 +245,7 @@ func (a *apiCommand) printActions(actions []operatorAction, before time.Time) []
 	return actions
 }
 
-// printEnd prints the final stage of a message with its time, or the time of the next attempt. For a discarded message
-// it also prints when and why the message became dead.
+// printEnd prints the final stage of a message, or the time of the next attempt.
 func (a *apiCommand) printEnd(m *wire.Message) {
 	if !m.DiedAt.IsZero() {
 		a.printLine("%s  %s", formatTime(m.DiedAt), sanitizeText("dead"+afterColon(m.LastError)))
@@ -268,7 +266,6 @@ func (a *apiCommand) printEnd(m *wire.Message) {
 	}
 }
 
-// printForecast prints why a message waits, when it is expected to be sent, and the number of its replays.
 func (a *apiCommand) printForecast(m *wire.Message) {
 	if m.WaitsFor != "" {
 		a.printLine("It waits for: %s", sanitizeText(m.WaitsFor))
@@ -294,7 +291,6 @@ func formatVersion(version string) string {
 	return ", version " + sanitizeText(version)
 }
 
-// formatOutcome returns the outcome of an attempt, with the CMS's status and the reason.
 func formatOutcome(t wire.Attempt) string {
 	text := string(t.Outcome)
 	if status := strconv.Itoa(t.Status); t.Status != 0 && !strings.HasPrefix(t.Reason, status) {
@@ -303,7 +299,7 @@ func formatOutcome(t wire.Attempt) string {
 	return text + afterColon(t.Reason)
 }
 
-// afterColon returns a colon, a space and the text, made safe for a terminal; "" if the text is empty.
+// afterColon returns ": " and the text, made safe for a terminal. For an empty text it returns "".
 func afterColon(text string) string {
 	if text = strings.TrimSpace(sanitizeText(text)); text == "" {
 		return ""

@@ -23,12 +23,11 @@ the newest 100 matching messages, so changes of older ones do not show. With --j
 the message as the API lists it. Each read costs Weir a few requests to storage for each lane.`
 
 const (
-	tailPage  = 100   // messages of a page
-	tailPages = 10    // largest number of pages of one read
-	tailKnown = 20000 // above this number of known messages, tail forgets all except those of the last read
+	tailPage  = 100   // messages in a page
+	tailPages = 10    // largest number of pages that readNews reads
+	tailKnown = 20000 // if more messages are known, readNews forgets all except those that it just read
 )
 
-// tailFlags has the flags of the command "tail".
 type tailFlags struct {
 	stage, key string
 	lane       int
@@ -77,15 +76,14 @@ func buildTailQuery(cmd *cobra.Command, f tailFlags) (url.Values, error) {
 	return query, err
 }
 
-// tailRun is one run of the command "tail".
 type tailRun struct {
 	*apiCommand
 	query url.Values
-	known map[string]weir.Stage // last seen stage of each message, by the message's id
+	known map[string]weir.Stage // last seen stage of each message, by message id
 }
 
-// followMessages prints new messages and changes of stages until ctx ends, and then returns nil. If Weir is
-// unavailable, it tries again, except at the first read.
+// followMessages prints new messages and changes of stages until ctx ends, and then returns nil. Any error of the first
+// read ends followMessages. After a later error, followMessages reads again if Weir is unavailable.
 func (t *tailRun) followMessages(ctx context.Context, f tailFlags) error {
 	for first := true; ; {
 		news, err := t.readNews(ctx, first)
@@ -118,8 +116,8 @@ func requestedPause(err error) time.Duration {
 	return 0
 }
 
-// readNews returns the messages that are new or whose stage has changed, the oldest first. The first read takes only
-// one page. Each later read takes further pages until a page has a known message, but at most tailPages.
+// readNews returns the messages that are new or have a changed stage, the oldest first. The first call reads only one
+// page. A later call reads pages until a page has a known message. It reads at most tailPages pages.
 func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, error) {
 	query, seen := t.query, map[string]weir.Stage{}
 	var news []json.RawMessage
@@ -148,8 +146,9 @@ func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, 
 	return news, nil
 }
 
-// filterNews adds all messages of a page to "seen". To "news" it adds those that are new or whose stage has changed. It
-// reports whether the page has a known message. The pages after such a page have no new message.
+// filterNews adds all messages of a page to "seen". It adds messages that are new or have a changed stage to "news". It
+// reports whether the page has a known message. The pages after such a page have only older messages, and no new
+// message.
 func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage,
 	news *[]json.RawMessage) (hasKnown bool) {
 	for _, line := range page {
@@ -167,7 +166,6 @@ func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage,
 	return hasKnown
 }
 
-// printMessage prints a message in one line. With --json it prints the JSON.
 func (t *tailRun) printMessage(line json.RawMessage) {
 	var m wire.Message
 	if t.json || json.Unmarshal(line, &m) != nil {

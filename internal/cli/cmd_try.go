@@ -39,9 +39,8 @@ The verdict is delivered, retry, dead, unavailable, refused (by the contract), o
 missing. Exit codes: 0 delivered or open, or as expected; 1 another verdict, a difference, or a file
 or setting that cannot be read; 2 wrong usage.`
 
-// tryOptions are the flags of the command "try".
 type tryOptions struct {
-	answers, record, expect string // names of files, and of a directory; "" = the flag is not given
+	answers, record, expect string // two files and a directory; "" = not given
 	isLive                  bool   // --send
 	update, json            bool
 }
@@ -73,7 +72,6 @@ func newTryCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// checkUsage returns an error if flags contradict each other or the files.
 func (o *tryOptions) checkUsage(args []string) error {
 	switch {
 	case o.expect == "" && o.update:
@@ -89,11 +87,10 @@ func (o *tryOptions) checkUsage(args []string) error {
 	return nil
 }
 
-// errVerdict is the error of a command if the verdict of a trial is neither "delivered" nor "open". The error is not
-// printed, because the verdict was printed.
+// errVerdict means that the result of a trial (Trial.Verdict) is neither "delivered" nor "open". The command does not
+// print this error, because each result is already printed.
 var errVerdict = errors.New("a verdict is neither delivered nor open")
 
-// runTry tries each message, prints the trials, and writes the recorded answers.
 func (s *console) runTry(ctx context.Context, o *tryOptions, files []string) error {
 	answers, err := s.readAnswers(o.answers)
 	if err != nil {
@@ -129,7 +126,8 @@ func (s *console) runTry(ctx context.Context, o *tryOptions, files []string) err
 	return bad
 }
 
-// writeAnswers writes a file of answers. Only its owner may read it, because answers have the CMS's content.
+// writeAnswers writes a file of answers. Only the file's owner can read it, because the answers contain the CMS's
+// content.
 func writeAnswers(file string, answers map[string][]trial.Answer) error {
 	text, err := trial.FormatAnswers(answers)
 	if err != nil {
@@ -138,7 +136,7 @@ func writeAnswers(file string, answers map[string][]trial.Answer) error {
 	return os.WriteFile(file, text, 0o600)
 }
 
-// readFile reads a file; "-" is standard input. If it has more than maxFile bytes, readFile returns an error.
+// readFile reads a file of at most maxFile bytes; "-" means standard input.
 func (s *console) readFile(file string) ([]byte, error) {
 	if file == "-" {
 		return readLimited(s.stdin)
@@ -151,7 +149,6 @@ func (s *console) readFile(file string) ([]byte, error) {
 	return readLimited(f)
 }
 
-// readAnswers reads a file of answers. For the file "" it returns no answers.
 func (s *console) readAnswers(file string) (trial.Answers, error) {
 	if file == "" {
 		return trial.Answers{}, nil

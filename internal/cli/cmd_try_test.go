@@ -32,8 +32,9 @@ contracts:
   - { name: note, root: note }
 `
 
-// runTried runs `weir try`, and returns the exit code and the output. messages has the texts of files by their names.
-// DIR in args and in the output stands for the directory of these files. variables are those of the environment.
+// runTried runs `weir try` with the given environment variables. It first writes files to a new directory: the
+// parameter "messages" has the content of each file by the file's name. In args and in the returned output, DIR stands
+// for this directory.
 func runTried(t *testing.T, variables, messages map[string]string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,7 +48,7 @@ func runTried(t *testing.T, variables, messages map[string]string, args ...strin
 		if value := variables[name]; value != "" {
 			return value
 		}
-		if name == "TIMEOUT" { // the setting must be a duration, so ${TIMEOUT} would be refused
+		if name == "TIMEOUT" { // the command "try" needs a value, because delivery.timeout must be a duration
 			return "5s"
 		}
 		return settings(name)
@@ -172,7 +173,7 @@ func TestTry_WrongUsage(t *testing.T) {
 	}
 }
 
-// triedCMS is a CMS with one collection.
+// triedCMS is a CMS that stores the posted items.
 type triedCMS struct {
 	mu    sync.Mutex
 	items []string
@@ -196,8 +197,8 @@ func (c *triedCMS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `[]`)
 }
 
-// --send writes to the CMS, and --record stores its answers without secrets. A second trial, with the recorded
-// answers, ends like the first one, without the CMS.
+// With --record, the CMS's answers are stored without secrets. A second trial with these answers needs no CMS and has
+// the same result.
 func TestTry_SendAndRecord(t *testing.T) {
 	t.Parallel()
 	cms := &triedCMS{}

@@ -34,7 +34,6 @@ func newVerifyCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// errNotWhole is the error of a verification that found a difference.
 var errNotWhole = errors.New("not all lanes are whole; " +
 	"if the account is a copy, make it again with the app stopped: docs/deploy.md#restore")
 
@@ -55,7 +54,6 @@ func (s *console) runVerify(ctx context.Context, a *app.App, asJSON bool) error 
 	return err
 }
 
-// verifyOutput is the JSON form of a report.
 type verifyOutput struct {
 	Lane     int      `json:"lane"`
 	Whole    bool     `json:"whole"`

@@ -45,7 +45,6 @@ func newVersionsCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// printVersions prints versions, one in a line.
 func (a *apiCommand) printVersions(list remote.Answer[wire.VersionList], err error) error {
 	if err != nil {
 		return err

@@ -8,18 +8,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exportFlag is the flag --format of commands that print a list.
+// exportFlag is the flag --format, which prints a list as CSV or JSON.
 type exportFlag struct{ format string }
 
 func (f *exportFlag) addFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.format, "format", "", "csv or json, for a file")
 }
 
-// isGiven reports whether the user gave --format.
 func (f *exportFlag) isGiven() bool { return f.format != "" }
 
-// printList prints the list at a path of the API as a file. If the user gave --limit, the file has at most limit
-// entries. Otherwise the limit in query applies, or Weir's default if query has none.
+// printList prints the list at a path of the API in the given format. The argument "limit" is the value of --limit. If
+// the user gave --limit, printList writes this value into query.
 func (f *exportFlag) printList(ctx context.Context, a *apiCommand, cmd *cobra.Command, path string, query url.Values,
 	limit int) error {
 	switch {

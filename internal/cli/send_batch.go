@@ -17,13 +17,13 @@ import (
 const (
 	// batchPollInterval is the shortest pause between two reads of a batch's progress.
 	batchPollInterval = time.Second
-	// pollShare makes the pause longer after a slow read: the pause is pollShare times the duration of the read. For a
-	// slow read Weir reads thousands of rows.
+	// pollShare makes the pause after a slow read pollShare times as long as the read. Weir takes long to answer if it
+	// reads thousands of rows, so frequent reads would be a load.
 	pollShare = 4
 )
 
-// sendBatches sends the files as batches, one after the other, and shows their progress. It returns the last error.
-// After an error that the other files would have, too, it sends no further file.
+// sendBatches sends the files as batches, one after the other, and returns the last error. It sends no further file
+// after an error for which isFatal returns true.
 func (s *sendRun) sendBatches(ctx context.Context) error {
 	var failed error
 	for _, file := range s.files {
@@ -41,13 +41,12 @@ func (s *sendRun) sendBatches(ctx context.Context) error {
 	return failed
 }
 
-// isFatal reports whether the other files would fail with the same error.
+// isFatal reports whether every other file would also fail with this error.
 func isFatal(err error) bool {
 	var e *remote.Error
 	return errors.As(err, &e) && (e.Kind != remote.Refused || e.Status == 401 || e.Status == 403)
 }
 
-// sendBatch sends a file, follows its batch, and prints the end of the batch.
 func (s *sendRun) sendBatch(ctx context.Context, file string) error {
 	body, err := s.readContent(ctx, file)
 	if err != nil {
@@ -74,8 +73,8 @@ func (s *sendRun) sendBatch(ctx context.Context, file string) error {
 	return s.reportBatch(file, last)
 }
 
-// followBatch reads a batch until the batch is final. With --wait it then goes on reading until all messages of the
-// batch are final, but for the time of --wait at most. It returns the state that it read last.
+// followBatch reads a batch repeatedly until the batch is final, and returns the last answer. With --wait it goes on
+// until all messages of the batch are final, or until the time of --wait is over.
 func (s *sendRun) followBatch(ctx context.Context, id string) (last remote.Answer[wire.Batch], err error) {
 	until := time.Time{}
 	for {
@@ -104,12 +103,11 @@ func (s *sendRun) followBatch(ctx context.Context, id string) (last remote.Answe
 	}
 }
 
-// countWaiting returns the number of messages in stages that are not final.
 func countWaiting(stages map[weir.Stage]int) (n int) {
 	return stages[weir.Scheduled] + stages[weir.Queued] + stages[weir.Retrying]
 }
 
-// reportBatch prints the end of a batch, and returns the error of the file; nil = success.
+// reportBatch prints the result of a batch, and returns an error unless the batch succeeded.
 func (s *sendRun) reportBatch(file string, last remote.Answer[wire.Batch]) error {
 	b := &last.Value
 	s.progress.printBetween(func() {
@@ -137,7 +135,7 @@ func (s *sendRun) reportBatch(file string, last remote.Answer[wire.Batch]) error
 	return nil
 }
 
-// hasBadEnd reports whether the final stage of any message means that the message was not written.
+// hasBadEnd reports whether any message has a final stage other than delivered and superseded.
 func hasBadEnd(stages map[weir.Stage]int) bool {
 	for stage, n := range stages {
 		if n > 0 && stage.Final() && !isGoodEnd(stage) {
@@ -147,7 +145,7 @@ func hasBadEnd(stages map[weir.Stage]int) bool {
 	return false
 }
 
-// printBatch prints the problems of a batch to stderr, and its numbers to stdout.
+// printBatch prints the problems of a batch to stderr, and the numbers of its parts to stdout.
 func (s *sendRun) printBatch(file string, b *wire.Batch) {
 	for _, p := range b.Problems {
 		place := fmt.Sprintf("part %d", p.Part)

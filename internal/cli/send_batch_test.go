@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// newBatchServer returns a server with a batch that is final at its second read. end has the JSON of the fields that
-// the batch has from then on. newBatchServer also returns the posts of batches that the server has received.
+// newBatchServer returns a server with one batch, which is final from its second read on. The parameter "end" has the
+// JSON fields of the final batch. For each post that the server receives, posts gets a text with the Content-Type, the
+// query and the body.
 func newBatchServer(t *testing.T, end string) (f *fakeServer, posts *[]string) {
 	f, posts = newFakeServer(t), &[]string{}
 	reads := 0
@@ -69,7 +70,7 @@ func TestSendBatch_Rejected(t *testing.T) {
 	}
 }
 
-// With --wait, a batch leads to the same exit code as messages that are sent one by one.
+// If a message of the batch was discarded, the command must fail.
 func TestSendBatch_Discarded(t *testing.T) {
 	t.Parallel()
 	f, _ := newBatchServer(t, `"state":"filed","parts":3,"invalid":0,"filed":3,"stages":{"delivered":1,"superseded":1,`+

@@ -16,12 +16,12 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// maxFile is the size of the largest request that the Functions host accepts.
+// maxFile is the size in bytes of the largest request that the Functions host accepts.
 const maxFile = 100 << 20
 
-// resolveFiles returns the files that the arguments name: files, patterns, directories (see listXMLFiles), and - for
-// standard input. If an argument is wrong, it returns no file, and an error that names every wrong argument. So no file
-// is sent before all arguments are right.
+// resolveFiles returns the files that the arguments name. An argument is a file, a pattern, a directory (see
+// listXMLFiles), or "-" for standard input. If any argument is wrong, resolveFiles returns no file, and an error that
+// names every wrong argument.
 func resolveFiles(args []string) ([]string, error) {
 	var files, wrong []string
 	for _, arg := range args {
@@ -55,7 +55,7 @@ func resolveFiles(args []string) ([]string, error) {
 	return files, nil
 }
 
-// describeFileError returns the text of a file's error, without the name of the system call.
+// describeFileError returns the text of a file's error without the name of the system call, such as "open".
 func describeFileError(err error) string {
 	var failed *fs.PathError
 	if errors.As(err, &failed) {
@@ -64,10 +64,10 @@ func describeFileError(err error) string {
 	return err.Error()
 }
 
-// listXMLFiles returns the files *.xml of a directory (also *.XML), in the order of their names. It leaves out the
-// files of subdirectories. If there are none, it returns an error.
+// listXMLFiles returns the files *.xml and *.XML of a directory, in the order of their names. Subdirectories are left
+// out. If no file remains, listXMLFiles returns an error.
 func listXMLFiles(directory string) ([]string, error) {
-	entries, err := os.ReadDir(directory) // sorted
+	entries, err := os.ReadDir(directory) // sorted by name
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func listXMLFiles(directory string) ([]string, error) {
 	return files, nil
 }
 
-// readContent reads a file; "-" is standard input. It does not wait for standard input after ctx has ended.
+// readContent reads a file; "-" means standard input. It stops waiting for standard input if ctx ends.
 func (s *console) readContent(ctx context.Context, file string) ([]byte, error) {
 	if file != "-" {
 		f, err := os.Open(file)
@@ -110,7 +110,7 @@ func (s *console) readContent(ctx context.Context, file string) ([]byte, error) 
 	}
 }
 
-// readLimited reads at most maxFile bytes. If in has more, it returns an error.
+// readLimited reads all bytes of in. More than maxFile bytes are an error.
 func readLimited(in io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	if err == nil && len(body) > maxFile {
@@ -119,21 +119,21 @@ func readLimited(in io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// reportInterval is the time between two lines of progress, if stderr is no terminal.
+// reportInterval is the time between two lines of progress if stderr is not a terminal.
 const reportInterval = 10 * time.Second
 
-// progressReport shows the progress: as a bar on a terminal, else as a line after each reportInterval.
+// progressReport shows progress on stderr: as a bar on a terminal, otherwise as a line after each reportInterval.
 type progressReport struct {
-	bar   *progressbar.ProgressBar // nil = stderr is no terminal
+	bar   *progressbar.ProgressBar // nil = stderr is not a terminal
 	mu    sync.Mutex
-	done  int           // number of items that are done
+	done  int           // number of finished items
 	total int           // number of all items; -1 = not known yet
 	stop  chan struct{} // closed by finishReport
 	wg    sync.WaitGroup
 }
 
-// newProgress starts a report of progress on stderr. The parameter "what" has the text beside the numbers. The
-// parameter "total" is the number of all items; -1 = not known yet.
+// newProgress starts a report of progress. The parameter "what" has the text beside the numbers. The parameter "total"
+// is the number of all items; -1 = not known yet.
 func (s *console) newProgress(what string, total int) *progressReport {
 	p := &progressReport{total: total, stop: make(chan struct{})}
 	if isTerminal(s.stderr) {
@@ -159,8 +159,7 @@ func (s *console) newProgress(what string, total int) *progressReport {
 	return p
 }
 
-// addOne adds 1 to the number of items that are done. It ignores errors of the bar, because the command can go on
-// without it.
+// addOne adds 1 to the number of finished items. It ignores errors of the bar, because the command works without a bar.
 func (p *progressReport) addOne() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,7 +169,7 @@ func (p *progressReport) addOne() {
 	}
 }
 
-// setCount sets the number of items that are done, and the number of all items. It ignores errors of the bar.
+// setCount sets the numbers of finished items and of all items.
 func (p *progressReport) setCount(done, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +180,7 @@ func (p *progressReport) setCount(done, total int) {
 	}
 }
 
-// printBetween clears the bar and calls print, which prints other output. Meanwhile no progress is shown.
+// printBetween clears the bar and then calls print, so that the bar does not mix with other output.
 func (p *progressReport) printBetween(print func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,7 +190,7 @@ func (p *progressReport) printBetween(print func()) {
 	print()
 }
 
-// finishReport ends the report. It must be called once.
+// finishReport ends the report. A second call panics.
 func (p *progressReport) finishReport() {
 	close(p.stop)
 	p.wg.Wait()

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// refuseUnknownCommand is the check of arguments of a command that has subcommands and takes no arguments. Its error
-// suggests the subcommands with a name like the first argument.
+// refuseUnknownCommand is a cobra.PositionalArgs that refuses any argument as an unknown subcommand. The error suggests
+// subcommands with a similar name.
 func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -26,8 +26,7 @@ func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	return &usageError{text}
 }
 
-// suggestFlag adds the most similar flag of a command to the error for an unknown flag. It returns other errors
-// unchanged.
+// suggestFlag adds the most similar flag of cmd to an error about an unknown flag. It returns other errors unchanged.
 func suggestFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -45,12 +44,12 @@ func suggestFlag(cmd *cobra.Command, err error) error {
 	return &usageError{err.Error() + "; did you mean --" + nearest + "?"}
 }
 
-// messageIDPattern matches all ids, and other texts that are one segment of an address. With a text that it does not
-// match, such as an empty one, a request could go to an address that is not a message's.
+// messageIDPattern matches every message id. A text that does not match, such as "" or "..", would change the path of a
+// request.
 var messageIDPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// parseMessageID returns the id that an argument names. The argument is an id or the address of a message, such as the
-// Location of a 202. For any other argument the error is a *usageError.
+// parseMessageID returns the id of a message. The argument is the id or the message's address, such as the Location of
+// a 202 answer.
 func parseMessageID(argument string) (string, error) {
 	id := argument
 	if u, err := url.Parse(argument); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
@@ -59,13 +58,13 @@ func parseMessageID(argument string) (string, error) {
 		}
 	}
 	if !messageIDPattern.MatchString(id) {
-		shown, _, _ := strings.Cut(argument, "?") // the query may have a function key
+		shown, _, _ := strings.Cut(argument, "?") // the query may contain a function key
 		return "", &usageError{fmt.Sprintf("%q is neither a message's id nor its address", shown)}
 	}
 	return id, nil
 }
 
-// parseMessageIDs parses all arguments with parseMessageID. If one of them is wrong, it returns an error, and the
+// parseMessageIDs returns the ids of messages. If any argument is wrong, parseMessageIDs returns only an error, so the
 // command changes no message.
 func parseMessageIDs(arguments []string) ([]string, error) {
 	ids := make([]string, len(arguments))
@@ -79,12 +78,12 @@ func parseMessageIDs(arguments []string) ([]string, error) {
 	return ids, nil
 }
 
-// scheduleNamePattern matches the names that schedules may have. For any other name the host answers 404, because no
-// function has that address. The client would report that answer as "there is no Weir at this address".
+// scheduleNamePattern matches the names that schedules can have. For any other name, the host would answer 404, and
+// the client would report that there is no Weir at the address.
 var scheduleNamePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// requireScheduleName returns the check of requireArguments for a command whose first argument is a schedule's name.
-// The check also refuses a name that no schedule can have.
+// requireScheduleName returns a check of arguments. The check calls the check of requireArguments. Then it refuses the
+// arguments if args[0] cannot be the name of a schedule.
 func requireScheduleName(least, most int, expected string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := requireArguments(least, most, expected)(cmd, args); err != nil {
@@ -98,8 +97,8 @@ func requireScheduleName(least, most int, expected string) cobra.PositionalArgs 
 	}
 }
 
-// requireArguments returns a check that a command has at least `least` and at most `most` arguments; a negative `most`
-// means no limit. The text expected names the arguments in the error.
+// requireArguments returns a check of the number of arguments. The limits are the parameters "least" and "most"; a
+// negative "most" means no limit. The error describes the arguments with the text in "expected".
 func requireArguments(least, most int, expected string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {

@@ -28,7 +28,6 @@ func TestParseMessageID(t *testing.T) {
 	}
 }
 
-// A command must not change one message and then refuse the next argument.
 func TestConsole_ChangesNoMessageIfAnIDIsWrong(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)

@@ -14,23 +14,25 @@ import (
 	"weir/internal/app"
 )
 
-// The names of the files beside a message of `weir try --expect`.
+// Suffixes of the files in the directory of `weir try --expect`.
 const (
 	messageSuffix  = ".xml"
 	answersSuffix  = ".answers.yaml"
 	requestsSuffix = ".requests.txt"
 )
 
-// expectedCase has the names of three files: a message, its answers ("" = none), and the requests that it must make.
+// expectedCase has the names of three files: a message, the CMS's answers ("" = none), and the expected requests.
 type expectedCase struct{ message, answers, requests string }
 
-// errUnexpected is the error of requests that differ from their file, and of a file that is left over. It is silent,
-// because the difference, or the file, was printed.
+// errUnexpected means that requests differ from their file, or that a file belongs to no case. The command does not
+// print this error, because the difference or the file is already printed.
 var errUnexpected = &failure{errors.New("the requests are not as expected"), true}
 
-// runExpect compares the requests of all cases with their files, or writes the files with --update. args are the files
-// of messages. Without args, runExpect takes all messages of the directory, and also prints the files that belong to no
-// message.
+// runExpect compares the requests of each case with the file of the case. With --update it writes each file that is
+// missing or differs.
+//
+// args are the files of messages. Without args, runExpect takes all messages in the directory of --expect, and also
+// reports files that belong to no case.
 func (s *console) runExpect(ctx context.Context, o *tryOptions, args []string) error {
 	isWholeDirectory := len(args) == 0
 	if isWholeDirectory {
@@ -72,8 +74,8 @@ func (s *console) runExpect(ctx context.Context, o *tryOptions, args []string) e
 	return result
 }
 
-// listCases returns the cases of the messages in files. A message has a case for each of its files of answers in dir.
-// Without such a file it has one case without answers.
+// listCases returns the cases of the messages in files. A message has one case for each of its files of answers in dir.
+// If dir has no such file, the message has a single case without answers.
 func listCases(dir string, files []string) ([]expectedCase, error) {
 	var cases []expectedCase
 	for _, file := range files {
@@ -100,13 +102,11 @@ func listCases(dir string, files []string) ([]expectedCase, error) {
 	return cases, nil
 }
 
-// isCaseLabel reports whether a label is empty or has the form ".CASE". The label is the part of a file's name between
-// the message's name and the suffix.
+// isCaseLabel reports whether a label is empty or has the form ".CASE", as in article.CASE.answers.yaml.
 func isCaseLabel(label string) bool {
 	return label == "" || strings.HasPrefix(label, ".") && strings.Count(label, ".") == 1
 }
 
-// listLeftOver returns the files of requests in dir that belong to no case.
 func listLeftOver(dir string, cases []expectedCase) ([]string, error) {
 	found, err := filepath.Glob(filepath.Join(dir, "*"+requestsSuffix))
 	if err != nil {
@@ -117,8 +117,8 @@ func listLeftOver(dir string, cases []expectedCase) ([]string, error) {
 	}), nil
 }
 
-// runCase compares the requests of one case with their file, or writes the file if update is true. It reports whether
-// the file has exactly these requests in the end.
+// runCase reports whether the file of a case has exactly the requests of the case. If the file differs and update is
+// true, runCase writes the file and returns true.
 func (s *console) runCase(ctx context.Context, trials *app.Trials, c expectedCase, update bool) (bool, error) {
 	answers, err := s.readAnswers(c.answers)
 	if err != nil {

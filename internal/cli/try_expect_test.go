@@ -44,7 +44,7 @@ func TestTryExpect(t *testing.T) {
 	run(exitFailed, "b.requests.txt is missing")
 }
 
-// The messages of each recipe make the requests that the recipe's files expect. Integrators can copy these files.
+// The messages of each recipe must make exactly the requests in the recipe's files.
 func TestTryExpect_Recipes(t *testing.T) {
 	t.Parallel()
 	recipes, err := filepath.Glob("../../recipes/*/weir.yaml")
