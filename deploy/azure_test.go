@@ -17,7 +17,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// quotedMessages are the texts of log lines that a query looks for.
+// quotedMessages finds the log messages that the queries in a template look for.
 var quotedMessages = regexp.MustCompile(`line\.msg == "([^"]+)"`)
 
 func TestAzureAlerts_LookForLoggedLines(t *testing.T) {
@@ -42,7 +42,6 @@ func TestAzureAlerts_LookForLoggedLines(t *testing.T) {
 	}
 }
 
-// readGoSource returns the program's code, without tests.
 func readGoSource(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -60,7 +59,8 @@ func readGoSource(t *testing.T) string {
 	return all.String()
 }
 
-// TestAzure_NoKeyInSettings looks for the settings by which internal/app/settings_storage.go signs in.
+// TestAzure_NoKeyInSettings checks that each template has the settings for a sign-in to storage without a key. See
+// internal/app/settings_storage.go.
 func TestAzure_NoKeyInSettings(t *testing.T) {
 	t.Parallel()
 	settings := []string{
@@ -86,7 +86,7 @@ func TestAzure_NoKeyInSettings(t *testing.T) {
 	}
 }
 
-// TestAzure_ResourcesOfStorage compares the names in storage.bicep and files.bicep with those that the handler makes.
+// TestAzure_ResourcesOfStorage checks that storage.bicep and files.bicep create each resource that account.go names.
 func TestAzure_ResourcesOfStorage(t *testing.T) {
 	t.Parallel()
 	code := string(readFile(t, "../internal/storage/azure/account.go"))
@@ -151,8 +151,8 @@ func TestKEDA(t *testing.T) {
 	}
 }
 
-// Programs cannot sign in by a page, so their addresses ask for a function key alone. The addresses of operators ask
-// for the sign-in, too.
+// A program cannot use a sign-in page, so a program's address requires only a function key. An operator's address also
+// requires a sign-in.
 func TestSignIn_LeavesTheAddressesOfProgramsOpen(t *testing.T) {
 	t.Parallel()
 	template := string(readFile(t, "../infra/main.bicep"))
@@ -187,10 +187,11 @@ func TestSignIn_LeavesTheAddressesOfProgramsOpen(t *testing.T) {
 	}
 }
 
-// namesInRoute matches a parameter of a route that has one of several names: {kind:regex(^(messages|batches)\z)}.
+// namesInRoute matches a route parameter that accepts only listed names, such as {kind:regex(^(messages|batches)\z)}.
 var namesInRoute = regexp.MustCompile(`\{\w+:regex\(\^\(([a-z|]+)\)\\z\)\}`)
 
-// pathsOfRoute returns a path for each address of a route; x stands for its other parameters.
+// pathsOfRoute returns one path for each name that the first parameter accepts (see namesInRoute). At a parameter of
+// another kind, it cuts the path and appends x.
 func pathsOfRoute(route string) (paths []string) {
 	parameter := namesInRoute.FindStringSubmatch(route)
 	if parameter == nil || strings.Index(route, "{") != strings.Index(route, parameter[0]) {
@@ -206,7 +207,7 @@ func pathsOfRoute(route string) (paths []string) {
 	return paths
 }
 
-// fakeDeployment answers smoke.sh with a status for each path.
+// fakeDeployment is the server that smoke.sh checks. It has the status of each answer, by method and path.
 type fakeDeployment map[string]int
 
 // good is a deployment that works.
@@ -260,7 +261,7 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// fakeAz writes the commands that it is called with, and does nothing.
+// fakeAz is a script that only prints its own command line.
 const fakeAz = "#!/bin/sh\necho \"az $*\"\n"
 
 func TestPublish_ByPlan(t *testing.T) {
@@ -281,7 +282,7 @@ func TestPublish_ByPlan(t *testing.T) {
 	} {
 		t.Run(plan, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command("sh", "./publish.sh", "azure_test.go") // any file will do for a package
+			cmd := exec.Command("sh", "./publish.sh", "azure_test.go") // the package can be any file
 			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "WEIR_PLAN="+plan, "WEIR_APP=app",
 				"AZURE_RESOURCE_GROUP=group", "WEIR_STORAGE=st", "WEIR_PACKAGE_CONTAINER=app-package",
 				"WEIR_URL="+server.URL, "WEIR_CODE=", "no_proxy=127.0.0.1")
@@ -302,8 +303,8 @@ func TestPublish_ByPlan(t *testing.T) {
 // programCalls finds calls of make targets and of scripts.
 var programCalls = regexp.MustCompile(`make ([a-z]+)\b|((?:deploy|tools/[a-z]+)/[a-z-]+\.sh)`)
 
-// TestPipelines_CallExistingTargets checks that the repository has the make targets and scripts that pipelines and azd
-// call.
+// TestPipelines_CallExistingTargets checks the make targets and scripts that the pipelines and azure.yaml call: each of
+// these must exist.
 func TestPipelines_CallExistingTargets(t *testing.T) {
 	t.Parallel()
 	makefile := string(readFile(t, "../Makefile"))
@@ -324,7 +325,7 @@ func TestPipelines_CallExistingTargets(t *testing.T) {
 					t.Errorf("%s calls %s, which is no program: %v", path, script, err)
 				}
 				found++
-			case target != "the": // make the resources
+			case target != "the": // "make the resources" is the name of a step, not a call
 				if !strings.Contains(makefile, "\n"+target+":") {
 					t.Errorf("%s calls make %s, and there is no such target", path, target)
 				}

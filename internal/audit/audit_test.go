@@ -24,7 +24,7 @@ type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
 
-// newLog returns an audit log without entries, its clock, and the buffer that gets the lines of the process's log.
+// newLog returns an audit log without entries, the audit log's clock, and the buffer with the process's log.
 func newLog(t *testing.T) (*audit.Log, *clock, *bytes.Buffer) {
 	t.Helper()
 	c, out := &clock{time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)}, &bytes.Buffer{}
@@ -104,7 +104,7 @@ func (broken) Transact(context.Context, string, []storage.Op) ([]storage.ETag, e
 	return nil, &storage.Error{Op: "table", Kind: storage.Unavailable, Index: -1, Err: errors.New("away")}
 }
 
-// If storage refuses an entry, the process's log has the entry, so that no change goes unrecorded.
+// If storage refuses an entry, Record writes the entry to the process's log.
 func TestLog_LogsEveryEntry(t *testing.T) {
 	t.Parallel()
 	l, _, out := newLog(t)
@@ -215,7 +215,7 @@ func serveWrapped(t *testing.T, wrapper audit.Wrapper, c request) {
 	}
 }
 
-// The wrapper takes the name of the person from the header of the principal, because the platform sets that header.
+// With HasSignIn, the wrapper takes the person's name from the header X-MS-CLIENT-PRINCIPAL-NAME.
 func TestWrapper_NamesThePersonWhoSignedIn(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newLog(t)

@@ -1,9 +1,9 @@
 // Package audit records each change that a person or a program makes through the API, or by a command that opens
-// storage: who, what, when and from where. It also records each reveal. It does not record posted messages and batches,
-// because they have rows of their own.
+// storage. An entry shows who made the change, when, and from where. Each reveal has an entry, too. Posted messages and
+// batches have none, because each of them has a row of its own.
 //
-// An entry is a row of the partition "audit"; the newest comes first. Record inserts the row after the change and
-// before the answer. Record also writes the entry to the process's log, so an entry that storage refuses is not lost.
-// An entry has the beginning of the function key's hash (Fingerprint), but no function key and no message body. Earlier
-// versions of Weir ignore the rows.
+// An entry is a row of the partition "audit". The keys of the rows sort newer rows first. Record inserts the row after
+// the change and before the answer. Record also writes the entry to the process's log, so an entry that storage refuses
+// is not lost. An entry does not have the message's body. In place of the function key, an entry has the beginning of
+// the key's hash (Fingerprint). Earlier versions of Weir ignore the rows.
 package audit

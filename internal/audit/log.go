@@ -16,11 +16,11 @@ import (
 	"weir/internal/weir"
 )
 
-// Entry is one change, or one reveal.
+// Entry is the record of one change or one reveal.
 type Entry struct {
 	At         time.Time
 	Action     string // such as "pause" or "schedule.put"
-	Subject    string // id of the message or job, name of the schedule; "" = none
+	Subject    string // id of a message, job or batch, or name of a schedule; "" = none
 	Detail     string // parameters as JSON
 	Function   string // the function whose key was checked; "command" = a command that opens storage
 	Status     int    // status of the answer; 0 = no answer
@@ -30,8 +30,8 @@ type Entry struct {
 	Invocation string // the host's id of the invocation
 }
 
-// Author returns the name of the person who made the change. If it is not known, Author returns the key, such as
-// "key 3fa9c2d1", or "" if the request had no key.
+// Author returns the name of the person who made the change. If the name is not known, Author returns the key's
+// fingerprint, such as "key 3fa9c2d1". If the request had no key either, Author returns "".
 func (e Entry) Author() string {
 	if e.Principal == "" && e.KeyID != "" {
 		return "key " + e.KeyID
@@ -51,12 +51,12 @@ const (
 	partition = "audit"
 	// maxText limits the bytes of one column.
 	maxText = 2 << 10
-	// writeTimeout limits the time for which a caller waits for the entry of its change.
+	// writeTimeout limits the time for which a caller waits until the entry is stored.
 	writeTimeout = 5 * time.Second
 )
 
-// Fingerprint returns the first 32 bits of a key's SHA-256, in hexadecimal; "" for an empty key. These bits distinguish
-// keys. A function key cannot be computed from them, because the key has far more random bits.
+// Fingerprint returns the first 32 bits of a key's SHA-256 in hexadecimal. For an empty key it returns "". Function
+// keys have far more random bits, so a key cannot be computed from its fingerprint.
 func Fingerprint(key string) string {
 	if key == "" {
 		return ""
@@ -65,8 +65,8 @@ func Fingerprint(key string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Record writes an entry with the present time to storage and to the process's log. It returns no error: the change is
-// made already, and must not fail because storage refuses its entry.
+// Record writes an entry with the present time to storage and to the process's log. It returns no error, because the
+// change is already made and must not fail. If storage refuses the entry, Record logs that error.
 func (l *Log) Record(ctx context.Context, e Entry) {
 	e.At = l.Now().UTC()
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
@@ -83,13 +83,13 @@ func (l *Log) Record(ctx context.Context, e Entry) {
 	log.InfoContext(limited, "audit: changed")
 }
 
-// rowKey returns the first part of a row key. A later time has a smaller key.
+// rowKey returns the first part of a row key. A later time has a smaller key, so the newest entry sorts first.
 func rowKey(at time.Time) string { return fmt.Sprintf("%019d", math.MaxInt64-at.UnixNano()) }
 
 func randomSuffix() string {
 	b := make([]byte, 6)
 	_, _ = rand.Read(b) // never fails
-	b[0] |= 0xa0        // a letter first, so that no suffix is a number
+	b[0] |= 0xa0        // the first digit becomes a letter, so a suffix never has only decimal digits
 	return hex.EncodeToString(b)
 }
 
@@ -122,7 +122,7 @@ type Query struct {
 	Action, Subject string
 	Since           time.Time // only entries at or after Since; zero = all
 	Limit           int       // largest number of entries
-	Continue        string    // Page.Continue of the previous page
+	Continue        string    // Page.Continue of the previous page; "" = first page
 }
 
 // Page is one page of entries, newest first. Continue is empty on the last page.
@@ -131,10 +131,11 @@ type Page struct {
 	Continue string
 }
 
-// maxScanned limits the rows that one page reads.
+// maxScanned limits the rows that Read reads for one page.
 const maxScanned = 5000
 
-// Read returns one page. A page may have fewer entries than the limit, or no entry, although further entries follow.
+// Read returns one page of entries. If Page.Continue is not empty, further entries can follow, even if the page has few
+// entries or none.
 func (l *Log) Read(ctx context.Context, q Query) (Page, error) {
 	var page Page
 	read := storage.Query{Partition: partition, After: q.Continue}
@@ -177,11 +178,11 @@ func readError(err error) error {
 	return fmt.Errorf("audit: read: %w", err)
 }
 
-// maxRemovals limits the transactions of one RemoveExpired.
+// maxRemovals limits the transactions of one call of RemoveExpired.
 const maxRemovals = 50
 
-// RemoveExpired removes entries that are older than Keep. If they are more than maxRemovals transactions can delete,
-// later calls remove the rest.
+// RemoveExpired removes entries that are older than Keep. One call makes at most maxRemovals transactions. Later calls
+// remove the remaining entries.
 func (l *Log) RemoveExpired(ctx context.Context) error {
 	q := storage.Query{Partition: partition, From: rowKey(l.Now().Add(-cmp.Or(l.Keep, math.MaxInt64))),
 		Limit: storage.MaxOps, Columns: []string{"None"}}
@@ -194,8 +195,9 @@ func (l *Log) RemoveExpired(ctx context.Context) error {
 		for _, row := range page.Rows {
 			ops = append(ops, storage.Op{Kind: storage.Delete, Key: row.Key})
 		}
+		// NotFound is no failure: it means that another process has removed one of the entries.
 		if _, err := l.Table.Transact(ctx, partition, ops); err != nil && !storage.Is(err, storage.NotFound) {
-			return err // NotFound: another process has removed one of them
+			return err
 		}
 		if !page.More {
 			return nil

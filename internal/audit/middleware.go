@@ -11,7 +11,8 @@ import (
 	"weir/internal/httpio"
 )
 
-// actions has the name of each change and of the reveal, by method and pattern of the address.
+// actions has the name of each change and of the reveal, by the request's method and path pattern. An empty name means
+// that the request changes nothing.
 var actions = map[string]string{
 	"DELETE /api/messages/{id}":          "cancel",
 	"PATCH /api/messages/{id}":           "move",
@@ -35,19 +36,21 @@ var actions = map[string]string{
 	"POST /api/schedules/{name}/run":     "schedule.run",
 	"POST /api/schedules/{name}/pause":   "schedule.pause",
 	"POST /api/schedules/{name}/resume":  "schedule.resume",
-	"POST /api/schedules/{name}/preview": "", // changes nothing
+	"POST /api/schedules/{name}/preview": "",
 }
 
 // Wrapper records the changes that requests make.
 type Wrapper struct {
 	Log *Log
-	// HasSignIn is set if the platform authenticates users. Then the platform sets the header of the principal.
-	// Otherwise any client could set that header.
+	// HasSignIn is set if the platform authenticates users. The platform then sets the header
+	// X-MS-CLIENT-PRINCIPAL-NAME. If HasSignIn is not set, the Wrapper ignores that header, because any client can send
+	// the header.
 	HasSignIn bool
 }
 
-// Wrap returns a handler that passes requests to next, and records changes. An answer below 300 means that the request
-// made a change; an answer of 500 or more means that it may have made one. The entry is written before the answer.
+// Wrap returns a handler that passes requests on to next, and records each change before the answer. A status below 300
+// means that the request made a change. A status of 500 or more means that the request possibly made a change, so the
+// handler records this request, too. The parameter "function" becomes Entry.Function.
 func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		action := actionOf(r)
@@ -66,8 +69,8 @@ func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 	})
 }
 
-// actionOf returns the name of a request's change; "" = the request changes nothing. If the map "actions" lacks the
-// address, the name consists of the method and the pattern.
+// actionOf returns the name of a request's change, or "" if the request changes nothing. If the map "actions" has no
+// entry for the request, actionOf returns the method and the pattern.
 func actionOf(r *http.Request) string {
 	name := r.Method + " " + r.Pattern
 	action, known := actions[name]
@@ -82,7 +85,7 @@ func (w Wrapper) AuthorOf(r *http.Request) string {
 	return w.identify(r).Author()
 }
 
-// identify returns an entry with the person and the fingerprint of the key of a request.
+// identify returns an entry that has only the Principal and the KeyID of a request.
 func (w Wrapper) identify(r *http.Request) Entry {
 	key := r.Header.Get("X-Functions-Key")
 	if key == "" {
@@ -106,10 +109,10 @@ func (w Wrapper) entryOf(r *http.Request, function, action string, status int, b
 	return e
 }
 
-// maxCaptured limits the bytes of a request body that are stored for the entry.
+// maxCaptured limits the bytes of a request body that capturedBody keeps.
 const maxCaptured = 64 << 10
 
-// capturedBody stores the beginning of a request body while the handler reads the body.
+// capturedBody keeps the beginning of a request body while the handler reads the body.
 type capturedBody struct {
 	io.ReadCloser
 	kept bytes.Buffer
@@ -123,9 +126,10 @@ func (b *capturedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// describeParameters returns as JSON the parameters of the query, If-Match, and the fields of a JSON body. Of any other
-// body, and of a message in a field, it returns only the size. It leaves out the function key. If the JSON would be
-// longer than maxText, it has only the size of the body.
+// describeParameters returns the parameters of a request as a JSON object. The object has the fields of a JSON body,
+// the header If-Match, and all parameters of the query except the function key. In place of a body that is not JSON,
+// the object has the body's size. In place of the field "message", it has the size of that field. If the object would
+// be longer than maxText, describeParameters returns only the size of the body.
 func (b *capturedBody) describeParameters(r *http.Request) string {
 	detail := map[string]any{}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -161,7 +165,7 @@ func (b *capturedBody) describeParameters(r *http.Request) string {
 	return string(text)
 }
 
-// recordingWriter calls the function "record" before it sends the answer.
+// recordingWriter calls record with the status before it sends the answer.
 type recordingWriter struct {
 	http.ResponseWriter
 	record func(status int)

@@ -8,9 +8,9 @@ import (
 	"weir/internal/storage"
 )
 
-// Redact removes the parameters of the entries about an erased message; "subject" is the message's id. In the
-// parameters of all other entries it replaces "text", which is the message's ordering key. The entries themselves and
-// their other columns stay. The caller can repeat Redact after any error.
+// Redact removes the content of an erased message from all entries. The parameter subject is the message's id, and text
+// is the message's ordering key. Redact empties the Detail of all entries with that subject. In the Detail of all other
+// entries it replaces text by replacement. If Redact returns an error, the caller can call Redact again.
 func (l *Log) Redact(ctx context.Context, subject, text, replacement string) error {
 	for read := (storage.Query{Partition: partition}); ; {
 		page, err := l.Table.Range(ctx, read)
@@ -39,7 +39,8 @@ func (l *Log) Redact(ctx context.Context, subject, text, replacement string) err
 	}
 }
 
-// redactDetail replaces a text in every string of the JSON. If the detail is not JSON, it replaces the text everywhere.
+// redactDetail replaces a text in all string values of detail. If detail is not JSON, redactDetail replaces the text
+// everywhere.
 func redactDetail(detail, text, replacement string) string {
 	if text == "" || detail == "" {
 		return detail
@@ -59,7 +60,7 @@ func redactDetail(detail, text, replacement string) string {
 	return string(out)
 }
 
-// redactValue replaces a text in a value of JSON, and reports whether the value had the text.
+// redactValue replaces a text in all strings of a JSON value, and reports whether any of them had the text.
 func redactValue(value any, text, replacement string) (redacted any, isChanged bool) {
 	switch v := value.(type) {
 	case string:

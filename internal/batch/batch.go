@@ -19,17 +19,18 @@ const (
 	MaxBytes = 64 << 20
 	// maxParts is the largest number of parts of a batch.
 	maxParts = 100_000
-	// maxUnpacked is the largest size of all files of a zip together when they are unpacked, in bytes.
+	// maxUnpacked is the largest total size of a zip's unpacked files, in bytes.
 	maxUnpacked = 512 << 20
 	// maxProblems is the number of invalid parts whose problems are stored; further invalid parts are only counted.
 	maxProblems = 1000
-	// maxOfPart is the largest number of problems that are stored for one part. maxText is the size, in bytes, to which
-	// longer texts and names in a problem or in a reason are cut.
+	// maxOfPart is the largest number of problems that are stored for one part. maxText is the largest size of a text
+	// or a name in a problem or a reason, in bytes. Longer texts are cut.
 	maxOfPart, maxText = 10, 400
 	// maxContentType and maxPath are the largest sizes of a Content-Type and of a split path, in bytes. The batch's row
-	// must have room for them.
+	// must have room for these texts.
 	maxContentType, maxPath = 512, 256
-	// retention is the time from the acceptance of a batch until RemoveExpired removes it, if it is final then.
+	// retention is the time from the acceptance of a batch until RemoveExpired can remove the batch. RemoveExpired
+	// removes only final batches.
 	retention = 30 * 24 * time.Hour
 )
 
@@ -37,9 +38,9 @@ const (
 type Spec struct {
 	ContentType    string
 	Mode           wire.BatchMode
-	Split          []string // paths of the parts; empty: XML has the contracts' paths; else each file is a part
+	Split          []string // paths of the parts; empty = the contracts' paths for XML, else one part per file
 	IdempotencyKey string   // empty = none
-	File           string   // name for Config.FinishFile; empty = the batch was posted
+	File           string   // name of the batch's file in the archive; empty = the batch was posted
 	Upstream       string   // the upstream that sent the batch; empty = none is known
 }
 
@@ -69,7 +70,6 @@ func formatOf(contentType string) (wire.BatchFormat, error) {
 		Message: "the Content-Type must be XML, application/zip or multipart"}
 }
 
-// compilePaths compiles the split paths of a batch. Without a path, each file of the batch is one part.
 func compilePaths(given []string) ([]*contract.SplitPath, error) {
 	var paths []*contract.SplitPath
 	for _, text := range given {
@@ -89,31 +89,31 @@ func compilePaths(given []string) ([]*contract.SplitPath, error) {
 // partKey returns the idempotency key of a part.
 func partKey(id string, part int) string { return fmt.Sprintf("batch-%s-%d", id, part) }
 
-// maxMillis is the last time that an id can represent, in the year 2286.
+// maxMillis is the last time that an id can represent, in milliseconds since 1970. It is in the year 2286.
 const maxMillis = 9999999999999
 
-// newID returns a batch's id. The id begins with the time left until maxMillis, so that the newest id sorts first. It
-// ends with 64 random bits, so that a client cannot guess it.
+// newID returns a batch's id. The id begins with the time left until maxMillis, so that the newest id sorts first. The
+// id ends with 64 random bits, so that a client cannot guess it.
 func newID(now time.Time) string {
 	random := make([]byte, 8)
 	rand.Read(random) // never fails: crypto/rand ends the program instead
 	return idPrefix(now) + hex.EncodeToString(random)
 }
 
-// idPrefix returns the first part of the ids made at a time. Ids of later times sort before it.
+// idPrefix returns the first 13 digits of each id that newID makes at the time t. A later time has a smaller prefix.
 func idPrefix(t time.Time) string { return fmt.Sprintf("%013d", maxMillis-t.UnixMilli()) }
 
 var idPattern = regexp.MustCompile(`^[0-9]{13}[0-9a-f]{16}$`)
 
-// describeProblem returns the problem of an invalid part. Its lines are lines of the part's file.
+// describeProblem returns the problem of an invalid part. The line numbers count from the beginning of the part's file.
 func describeProblem(p part, err *weir.Error) wire.PartProblem {
 	out := wire.PartProblem{Part: p.number, File: truncateText(p.file), Line: p.line, Message: truncateText(err.Message)}
 	for _, problem := range err.Problems[:min(len(err.Problems), maxOfPart)] {
 		problem.Path, problem.Message = truncateText(problem.Path), truncateText(problem.Message)
 		if p.line > 0 && problem.Line > 0 {
 			if problem.Line == 1 {
-				// In the first line the part has namespace declarations that the document does not have there, so
-				// the part's column is not the document's.
+				// The part's first line also has namespace declarations from elsewhere in the document. So the part's
+				// column is not the document's column.
 				problem.Column = 0
 			}
 			problem.Line += p.line - 1
@@ -123,7 +123,7 @@ func describeProblem(p part, err *weir.Error) wire.PartProblem {
 	return out
 }
 
-// truncateText cuts a text that is over maxText bytes, and puts an ellipsis behind it.
+// truncateText cuts a text that is over maxText bytes, and adds an ellipsis.
 func truncateText(text string) string {
 	if len(text) > maxText {
 		return strings.ToValidUTF8(text[:maxText], "") + "…"

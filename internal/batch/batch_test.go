@@ -96,7 +96,7 @@ func TestBatch_ZipAndMultipart(t *testing.T) {
 	}
 }
 
-// With split paths each file of a zip is split into parts. The problem of a part names the part's file.
+// If a batch has split paths, each file of its zip is split into parts. The problem of a part names the part's file.
 func TestBatch_SplitZip(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -111,7 +111,7 @@ func TestBatch_SplitZip(t *testing.T) {
 	})
 }
 
-// Each batch is refused, and neither a blob nor a row of it is left.
+// Accept refuses each batch, and leaves neither a blob nor a row.
 func TestAccept_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -161,7 +161,7 @@ func (r repeat) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Each batch is accepted, and rejected as a whole when its parts are checked. No part is filed.
+// Accept takes each batch. The later check of the parts rejects the whole batch, so no part becomes a message.
 func TestBatch_Rejects(t *testing.T) {
 	t.Parallel()
 	form, body := multipartOf(t, "a.xml", newArticle("/a", 1))
@@ -212,8 +212,8 @@ func TestBatch_Rejects(t *testing.T) {
 	}
 }
 
-// A post with a used Idempotency-Key and the same document returns the earlier batch. A post with the same key and
-// another document or mode is refused. The key of a rejected batch can be used again.
+// A post with a used Idempotency-Key and the same document returns the earlier batch. With another document or another
+// mode, the post is refused. The key of a rejected batch can be used for a new batch.
 func TestAccept_Idempotency(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -240,8 +240,8 @@ func TestAccept_Idempotency(t *testing.T) {
 	})
 }
 
-// In each run the process is killed at another write to storage: before the write, or after it. The next process then
-// files the rest of the batch.
+// In each run a process is killed just before or just after one of its writes to storage. Another process then
+// completes the batch.
 func TestBatch_Killed(t *testing.T) {
 	t.Parallel()
 	keys := []string{"/a", "/b", "/c"}
@@ -254,8 +254,8 @@ func TestBatch_Killed(t *testing.T) {
 	}
 }
 
-// killAt files a batch with a process that is killed at a write. The argument "at" is the number of this write; 1 = the
-// first write after the batch was accepted. Another process then files the rest of the batch.
+// killAt posts a batch to a process that is killed at a write. The argument "at" is the number of that write; 1 = the
+// first write after the batch was accepted. Another process then completes the batch.
 func (w *world) killAt(kind storagetest.FaultKind, at int, keys []string) {
 	w.Helper()
 	p, writes, isDead := w.startProcess(), 0, false
@@ -290,7 +290,7 @@ func (w *world) killAt(kind storagetest.FaultKind, at int, keys []string) {
 	}
 }
 
-// A process works on a batch, and the sweep of another process finds the batch. Each part becomes one message.
+// The sweep of one process finds a batch on which another process works. Each part still becomes only one message.
 func TestBatch_OneProcessAtATime(t *testing.T) {
 	simulate(t, func(w *world) {
 		p, other := w.startProcess(), w.startProcess()
@@ -310,7 +310,7 @@ func TestBatch_OneProcessAtATime(t *testing.T) {
 	})
 }
 
-// Storage fails for two minutes. The next sweep continues the work.
+// Storage fails for two minutes. After that, a sweep continues the work.
 func TestBatch_StorageAway(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -327,7 +327,7 @@ func TestBatch_StorageAway(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		p.faults.Set(nil)
-		if err := p.ResumeOrphans(w.Context()); err != nil { // the lease was lost meanwhile
+		if err := p.ResumeOrphans(w.Context()); err != nil { // p has lost the batch's lease
 			t.Fatal(err)
 		}
 		p.awaitFinal(b.ID)
@@ -335,8 +335,8 @@ func TestBatch_StorageAway(t *testing.T) {
 	})
 }
 
-// An old batch is removed with its rows and blobs. A crash during a post leaves a document without a batch. When such a
-// document is old, it is removed, too.
+// RemoveExpired removes an old batch with its rows and blobs. It also removes an old document without a batch. A crash
+// during a post can leave such a document.
 func TestRemoveExpired(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -375,7 +375,7 @@ func TestRemoveExpired(t *testing.T) {
 	})
 }
 
-// Get returns NotFound for an id that no batch has, whether or not the id has the form of an id.
+// Get returns NotFound for an id that no batch has, and for a text that does not have the form of an id.
 func TestGet_Unknown(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()

@@ -9,14 +9,16 @@ import (
 	"weir/internal/wire"
 )
 
-// cancelTries is the largest number of tries of a cancel. A try fails, for example, if the process that works on the
-// batch writes the row at the same time.
+// cancelTries is the largest number of tries of one Cancel. A try fails, for example, if the process that works on the
+// batch writes the batch's row at the same time.
 const cancelTries = 10
 
-// Cancel requests the end of a batch, and stores the time of the request in CancelAskedAt. The process that works on
-// the batch files the window that it has begun, and then cancels the batch; if no part is left then, the batch becomes
-// filed. Messages of filed parts stay as they are. A repeat changes nothing. If the batch is filed or rejected already,
-// Cancel returns Conflict. After an Unavailable error the request may be stored or not.
+// Cancel stores a request to cancel a batch: it sets CancelAskedAt. The process that works on the batch still appends
+// the parts that it has begun to append. The batch then becomes cancelled if it has more parts. Otherwise the batch
+// becomes filed. Messages that were already appended stay as they are.
+//
+// A repeated call changes nothing. If the batch is already filed or rejected, Cancel returns Conflict. After an
+// Unavailable error it is not known whether the request is stored.
 func (r *Runner) Cancel(ctx context.Context, id string) (wire.Batch, error) {
 	var failed error
 	for range cancelTries {
@@ -44,7 +46,8 @@ func (r *Runner) Cancel(ctx context.Context, id string) (wire.Batch, error) {
 	return wire.Batch{}, apiError(failed)
 }
 
-// readBatch reads the row of a batch. For an id that no batch can have it returns NotFound without a read.
+// readBatch reads the row of a batch. If the id does not have the form of an id, readBatch returns NotFound without a
+// read.
 func (r *Runner) readBatch(ctx context.Context, id string) (row, error) {
 	if !idPattern.MatchString(id) {
 		return row{}, &storage.Error{Op: "batch get", Kind: storage.NotFound, Index: -1}
@@ -52,7 +55,7 @@ func (r *Runner) readBatch(ctx context.Context, id string) (row, error) {
 	return r.store.read(ctx, id)
 }
 
-// isCancelled reports whether a cancel was requested before all parts were filed.
+// isCancelled reports whether a cancel was requested and the batch still has parts to check or to append.
 func (w *work) isCancelled() bool {
 	return !w.batch.CancelAskedAt.IsZero() && (w.batch.State == wire.BatchChecking || w.progress.Next <= w.batch.Parts)
 }

@@ -11,8 +11,8 @@ import (
 	"weir/internal/wire"
 )
 
-// Another process cancels a batch while its third window is filed. The process that files the window finishes it, and
-// begins no further one.
+// Parts are appended in windows of 200. Another process cancels the batch during the third window. The batch's process
+// completes that window, and begins no further window.
 func TestCancel_KeepsFiledMessages(t *testing.T) {
 	simulate(t, func(w *world) {
 		p, other := w.startProcess(), w.startProcess()
@@ -48,7 +48,8 @@ func TestCancel_KeepsFiledMessages(t *testing.T) {
 	})
 }
 
-// A batch whose document cannot be read can be cancelled, even if storage's answer to the write of the request is lost.
+// Process p cannot read the document, so the parts are not checked. Another process can still cancel the batch, even if
+// the answer to that process's first write is lost.
 func TestCancel_BeforeThePartsAreChecked(t *testing.T) {
 	simulate(t, func(w *world) {
 		p, other := w.startProcess(), w.startProcess()
@@ -57,7 +58,7 @@ func TestCancel_BeforeThePartsAreChecked(t *testing.T) {
 		mend := p.failWhile(isDocumentRead)
 		defer mend()
 		b := p.accept(batch.Spec{}, newFeed(3, "/a"))
-		time.Sleep(time.Minute) // p has left the batch to the next sweep
+		time.Sleep(time.Minute) // p stops its work on the batch; a sweep would continue it
 		other.faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" },
 			storagetest.Fault{Kind: storagetest.FailAfter})
 		if _, err := other.Cancel(w.Context(), b.ID); err != nil {

@@ -19,10 +19,10 @@ func blobPrefix(id string) string { return blobsPrefix + id + "/" }
 
 func chunkName(id string, n int) string { return fmt.Sprintf("%sdocument/%04d", blobPrefix(id), n) }
 
-// The names of all blobs of batches begin with blobsPrefix.
 const blobsPrefix = "batches/"
 
-// storeDocument stores a document chunk by chunk, and returns its size and its SHA-256.
+// storeDocument stores a document in chunks. It returns the document's size in bytes and its SHA-256. After an error,
+// size covers all stored chunks, so that the caller can remove the chunks.
 func storeDocument(ctx context.Context, blobs storage.Blobs, id string, body io.Reader) (size int64, digest string,
 	err error) {
 	hash, chunk := sha256.New(), make([]byte, chunkSize)
@@ -51,7 +51,7 @@ func errTooLarge() error {
 	return &weir.Error{Kind: weir.TooLarge, Op: "batch", Message: fmt.Sprintf("the batch is over %d bytes", MaxBytes)}
 }
 
-// removeDocument removes the chunks of a document with the given size. It ignores chunks that are removed already.
+// removeDocument removes the chunks of a document; size is the document's size in bytes.
 func removeDocument(ctx context.Context, blobs storage.Blobs, id string, size int64) error {
 	for n := range int((size + chunkSize - 1) / chunkSize) {
 		if err := blobs.Delete(ctx, chunkName(id, n)); err != nil && !storage.Is(err, storage.NotFound) {
@@ -61,7 +61,7 @@ func removeDocument(ctx context.Context, blobs storage.Blobs, id string, size in
 	return nil
 }
 
-// document reads a stored document, with one chunk at a time in memory. It is not safe for concurrent use.
+// document reads a stored document and keeps only one chunk in memory. It is not safe for concurrent use.
 type document struct {
 	ctx    context.Context
 	blobs  storage.Blobs
@@ -71,12 +71,13 @@ type document struct {
 	number int   // number of the chunk in memory, from 0
 	chunk  []byte
 
-	failed    error // error of the last read of a chunk; nil = it succeeded
-	mayRead   int64 // number of bytes that ReadAt may still read while isLimited is set
+	failed    error // error of the last read of a chunk; nil = no error
+	mayRead   int64 // bytes that ReadAt may still read; checked only if isLimited is set
 	isLimited bool
 }
 
-// errLimit is the error of a read while isLimited is set and mayRead is used up: the directory of a zip is too large.
+// errLimit is ReadAt's error if more than mayRead bytes are asked for while isLimited is set. The limit is set only
+// while the directory of a zip is read.
 var errLimit = errors.New("too much was read")
 
 // Read implements io.Reader.
@@ -118,7 +119,7 @@ func (d *document) loadChunk(number int) error {
 	}
 	d.chunk, d.number = nil, number
 	d.chunk, d.failed = d.blobs.Get(d.ctx, chunkName(d.id, number))
-	if storage.Is(d.failed, storage.NotFound) { // a repeat would fail, too
+	if storage.Is(d.failed, storage.NotFound) { // no retry: the chunk would be missing again
 		d.failed = &weir.Error{Kind: weir.Internal, Op: "batch", Message: "the stored document was removed by others",
 			Err: d.failed}
 	}

@@ -14,14 +14,14 @@ import (
 	"weir/internal/wire"
 )
 
-// In the counts by stage, removedStage stands for the messages that retention has removed.
+// removedStage is the stage under which GetStages counts the messages that retention has removed.
 const removedStage weir.Stage = "removed"
 
-// readsAtOnce is the largest number of windows whose messages are read at the same time.
+// readsAtOnce is the number of windows that countStages reads at the same time. A window is a run of consecutive parts
+// of a batch.
 const readsAtOnce = 4
 
-// Get returns a batch with its problems, and with the present stages of its messages. It makes the reads of GetProgress
-// and of GetStages.
+// Get returns a batch with its problems, and with the number of its messages by stage.
 func (r *Runner) Get(ctx context.Context, id string) (wire.Batch, error) {
 	b, err := r.GetProgress(ctx, id)
 	if err == nil && b.Filed > 0 {
@@ -30,7 +30,8 @@ func (r *Runner) Get(ctx context.Context, id string) (wire.Batch, error) {
 	return b, err
 }
 
-// GetProgress returns a batch with its problems, and without the stages of its messages. It makes two reads at most.
+// GetProgress returns a batch with its problems, but without the stages of its messages. It reads storage at most
+// twice.
 func (r *Runner) GetProgress(ctx context.Context, id string) (wire.Batch, error) {
 	one, err := r.readBatch(ctx, id)
 	if err != nil {
@@ -43,8 +44,8 @@ func (r *Runner) GetProgress(ctx context.Context, id string) (wire.Batch, error)
 	return b, apiError(err)
 }
 
-// GetStages counts the messages of a batch by their present stage. For each window it reads the ids, and then the
-// messages, lane by lane.
+// GetStages counts the messages of a batch by their present stage. The number of reads grows with the size of the
+// batch.
 func (r *Runner) GetStages(ctx context.Context, id string) (map[weir.Stage]int, error) {
 	one, err := r.readBatch(ctx, id)
 	if err != nil {
@@ -54,7 +55,6 @@ func (r *Runner) GetStages(ctx context.Context, id string) (map[weir.Stage]int, 
 	return counts, apiError(err)
 }
 
-// countStages counts the messages of a batch by stage.
 func (r *Runner) countStages(ctx context.Context, one *row) (map[weir.Stage]int, error) {
 	var mu sync.Mutex
 	counts := map[weir.Stage]int{}
@@ -78,7 +78,7 @@ func (r *Runner) countStages(ctx context.Context, one *row) (map[weir.Stage]int,
 	return counts, group.Wait()
 }
 
-// readIDs reads the ids of the messages of a window.
+// readIDs reads the message ids of a window; first is the number of the window's first part.
 func (r *Runner) readIDs(ctx context.Context, id string, first int) ([]weir.ID, error) {
 	text, err := r.Blobs.Get(ctx, idsName(id, first))
 	if err != nil {
@@ -96,10 +96,9 @@ func (r *Runner) readIDs(ctx context.Context, id string, first int) ([]weir.ID, 
 	return ids, nil
 }
 
-// lanePlace is a lane of an epoch.
 type lanePlace struct{ epoch, lane int }
 
-// readStages reads the stages of messages, in no particular order.
+// readStages returns one stage for each id, in no particular order.
 func (r *Runner) readStages(ctx context.Context, ids []weir.ID) (stages []weir.Stage, err error) {
 	byLane := map[lanePlace][]weir.ID{}
 	for _, id := range ids {
@@ -119,9 +118,9 @@ func (r *Runner) readStages(ctx context.Context, ids []weir.ID) (stages []weir.S
 	return stages, nil
 }
 
-// readLane reads the stages of those messages of a lane that still exist. If a message was scheduled or dead when its
-// epoch ended, a later epoch has a copy of it. readLane reads such a message once more, by its id, for the stage of the
-// copy.
+// readLane returns the stages of those messages of a lane that still exist. If a message was scheduled or dead at the
+// end of its epoch, readLane returns the stage of the copy in a later epoch. If there is no such copy, readLane leaves
+// the message out.
 func (r *Runner) readLane(ctx context.Context, place lanePlace, ids []weir.ID) (stages []weir.Stage, err error) {
 	seqs := make([]int64, 0, len(ids))
 	for _, id := range ids {

@@ -12,9 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// After a change of the number of lanes GetStages still reads the messages of a batch in groups, with a few reads for
-// each window. A message that was dead at the change is read by its id in the new epoch. The dead message of this test
-// has no copy in the new epoch, so GetStages counts it as removed.
+// Even after a change of the number of lanes, GetStages needs only a few reads for each window of 200 parts. The dead
+// message of this test has no copy in the new epoch, so GetStages counts the message as removed.
 func TestGetStages_OfAnEarlierEpoch(t *testing.T) {
 	simulate(t, func(w *world) {
 		first := w.startProcess()

@@ -1,5 +1,5 @@
-// Package batch turns posted documents into messages: the parts of one XML document, or the files of a zip or of
-// multipart.
+// Package batch turns batches into messages. A batch is an XML document, a zip or a multipart body. The parts of a
+// batch are the elements that the split paths select, or whole files. Each valid part becomes one message.
 //
 // # State
 //
@@ -7,36 +7,47 @@
 //	               │           └──▶ cancelled
 //	               └──▶ rejected, or cancelled
 //
-// Accept stores the document in chunks, and then its rows in one transaction. From then on the batch is durable. One
-// process at a time works on it, under the lease batch-<id>: the process that accepted it, a process that got a
-// request to cancel it, or a process whose sweep found the batch and the lease free. After maxFailures failures
-// without progress the process leaves the batch to the next sweep. So a batch that cannot go on does not delay the
-// other batches of its process for long. The process first checks all parts, and writes the problems. A document that
-// is not well-formed is rejected as a whole, because the borders of its parts are not certain. Then the process files
-// the valid parts, each as one message.
+// Accept stores the document in chunks, and then the rows of the batch in one transaction. After that transaction the
+// batch is durable.
+//
+// One process at a time works on a batch, under the lease batch-<id>: the process that accepted the batch, a process
+// that got a request to cancel the batch, or a process whose sweep found the batch unfinished. After maxFailures
+// failures without progress a process leaves the batch to the next sweep, so that other batches do not wait for long.
+//
+// In the state "checking" the process checks all parts, and stores the problems of the invalid parts. A document that
+// is not well-formed is rejected as a whole, because the borders of its parts are not certain. In the state "filing"
+// the process appends the valid parts to their lanes, each as one message.
 //
 // # Order and repeats
 //
-// A window is a run of consecutive parts; the number and the bytes of its parts are limited. Parts are filed window by
-// window. Within a window, parts of one key are filed one after the other. Parts of at most appendsAtOnce keys are
-// filed at the same time, so that posts still fit into the transactions of a lane. Part n of batch b has the
-// idempotency key batch-<b>-<n>. The batch's row has the number of the first part of the next window. After a crash
-// another process reads the document from its beginning, skips the parts before that number, and files the window
-// again. Parts of the window that were filed before the crash get no second message, because of their idempotency keys.
+// Parts are appended window by window. A window is a run of consecutive parts; the number and the bytes of its parts
+// are limited. Within a window, parts of one key are appended one after the other. Parts of different keys are appended
+// concurrently, for at most appendsAtOnce keys at a time. Part n of batch b has the idempotency key batch-<b>-<n>.
+//
+// The batch's row has the number of the next window's first part. After a crash another process reads the document from
+// its beginning, skips the parts before that number, and appends the window again. A part that was appended before the
+// crash gets no second message, because its idempotency key is known.
 //
 // # Rows and blobs
 //
-// All rows are in the partition "batches". The row <id> has the batch. The row !<id> exists until the work on the batch
-// is done, so that a sweep finds all unfinished batches with one query. The row i_<hash> has the id of the batch that
-// was posted with an idempotency key; it is removed if the batch is rejected. Ids begin with the time left until the
-// year 2286, so that the newest batch sorts first.
+// All rows are in the partition "batches". Their keys are:
 //
-// The blobs of a batch have names below batches/<id>/: document/<chunk>, problems, and ids/<first part> with the ids
-// of the messages of one window. The document is removed when the batch is final. From then on these blobs have no copy
-// of a message's content.
+//   - <id>: the row has the batch.
+//   - !<id>: the row exists until the work on the batch is done. A sweep finds all unfinished batches by these rows.
+//   - i_<hash>: the row has the id of the batch that was posted with an idempotency key. The row is removed if the
+//     batch is rejected.
+//
+// Ids begin with the time left until the year 2286, so that the newest batch sorts first.
+//
+// The names of a batch's blobs begin with batches/<id>/:
+//
+//   - document/<chunk> is a chunk of the document. The chunks are removed when the batch is final, so that no blob of
+//     the batch still has content of messages.
+//   - problems has the problems of the invalid parts.
+//   - ids/<first part> has the message ids of one window.
 //
 // # Memory
 //
 // A process works on one batch at a time. In memory it has one chunk, one part, one window, the problems, and the
-// directory of a zip. Each Accept also has one chunk in memory.
+// directory of a zip. In addition, each running call of Accept has one chunk in memory.
 package batch

@@ -17,8 +17,8 @@ import (
 	"weir/internal/wire"
 )
 
-// The answer to the first transaction is lost. The second transaction ends with a conflict, and the read of the batch's
-// row fails. The third transaction's conflict shows that the batch is accepted. So the document must stay.
+// The first transaction of Accept stores the rows, but the answer is lost. The first read that looks for the rows
+// fails, too. When a later read finds the rows, Accept must keep the document.
 func TestAccept_KeepsItsDocumentIfAnswersAreLost(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -46,9 +46,12 @@ func TestAccept_KeepsItsDocumentIfAnswersAreLost(t *testing.T) {
 	})
 }
 
-// A second batch is posted under the key of a rejected batch. The key still leads to the second batch after retention
-// has removed the rejected one. It also does so if the process of the rejected batch removes the key a second time,
-// because the answer to the first removal was lost.
+// A later batch is posted with the idempotency key of a rejected batch, so the row of the key leads to the later batch.
+// This row must stay in two cases:
+//
+//   - Expired: retention removes the rejected batch.
+//   - AnswerLost: the process of the rejected batch removes the row that leads to this batch, but gets no answer. The
+//     process tries the removal again after the later batch was posted.
 func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
 	t.Parallel()
 	t.Run("Expired", func(t *testing.T) {
@@ -82,10 +85,10 @@ func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
 	})
 }
 
-// minRetry is the shortest pause before a step is tried again.
+// minRetry is the pause before the first retry of a failed step.
 const minRetry = time.Second
 
-// checkRepeat posts newFeed(3, "/a") again under the key k, and checks that the answer is the batch with this id.
+// checkRepeat posts newFeed(3, "/a") with the idempotency key "k", and expects the batch with this id as a duplicate.
 func (w *world) checkRepeat(p *process, id string) {
 	w.Helper()
 	if got := p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(3, "/a")); got.ID != id || !got.Duplicate {
@@ -93,7 +96,7 @@ func (w *world) checkRepeat(p *process, id string) {
 	}
 }
 
-// failWhile makes the matching calls of storage fail until the test calls mend.
+// failWhile makes the matching calls to storage fail until the test calls mend.
 func (p *process) failWhile(matches func(storagetest.Call) bool) (mend func()) {
 	p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if matches(c) {
@@ -108,8 +111,8 @@ func isDocumentRead(c storagetest.Call) bool {
 	return c.Op == "Get" && strings.Contains(c.Key, "/document/")
 }
 
-// A part can never be filed if a message with another body has used its idempotency key. The part becomes invalid. The
-// other parts and the next batch are filed.
+// A message with another body has used the idempotency key of a part, so the part can never be appended. The part
+// becomes invalid. The other parts and the next batch are appended.
 func TestBatch_PartIsRefusedWhenItIsFiled(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -131,8 +134,9 @@ func TestBatch_PartIsRefusedWhenItIsFiled(t *testing.T) {
 	})
 }
 
-// The contract becomes stricter after the parts were checked. The process that then files them dies in the second
-// window. In the end the problems of the first and of the second window must be stored.
+// Parts are appended window by window; a window has at most 200 parts. The contract becomes stricter after the check,
+// so one part of the first window and one part of the second window become invalid. The process dies in the second
+// window. In the end the problems of both parts must be stored.
 func TestBatch_KeepsLateProblemsAfterACrash(t *testing.T) {
 	simulate(t, func(w *world) {
 		var document strings.Builder
@@ -180,8 +184,7 @@ func TestBatch_KeepsLateProblemsAfterACrash(t *testing.T) {
 	})
 }
 
-// A process waits for the lease of a batch that another process works on. Meanwhile the waiting process files a batch
-// that is posted to it.
+// While a process waits for the lease of one batch, the process still works on another batch.
 func TestBatch_BusyLeaseDelaysNoOther(t *testing.T) {
 	simulate(t, func(w *world) {
 		slow, p := w.startProcess(), w.startProcess()
@@ -203,13 +206,13 @@ func TestBatch_BusyLeaseDelaysNoOther(t *testing.T) {
 	})
 }
 
-// The document of one batch cannot be read. The process files its other batch meanwhile, and the first one after the
-// failure is mended.
+// The document of one batch cannot be read. Meanwhile the process completes its other batch. When the document can be
+// read again, the process completes the first batch, too.
 func TestBatch_FailingBatchDelaysNoOther(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
 		defer p.stop()
-		var failing atomic.Value // id of the batch whose document cannot be read; "" = every document
+		var failing atomic.Value // id of the batch whose document cannot be read; "" = no document can be read
 		failing.Store("")
 		mend := p.failWhile(func(c storagetest.Call) bool {
 			return isDocumentRead(c) && strings.Contains(c.Key, failing.Load().(string))
@@ -230,7 +233,6 @@ func TestBatch_FailingBatchDelaysNoOther(t *testing.T) {
 	})
 }
 
-// Retention does not remove a batch that is not final, however old the batch is.
 func TestRemoveExpired_LeavesUnfinishedBatches(t *testing.T) {
 	simulate(t, func(w *world) {
 		p, other := w.startProcess(), w.startProcess()
@@ -267,8 +269,8 @@ func (c *panickingContracts) Accept(ctx context.Context, contentType string, bod
 	return c.Contracts.Accept(ctx, contentType, body)
 }
 
-// A panic while a part is checked does not end the process, which then files the batch. Otherwise one batch would end
-// each process that checks it.
+// A panic during the check of a part must not end the process. Otherwise the batch would end each process that checks
+// the batch.
 func TestBatch_SurvivesAPanic(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -285,7 +287,7 @@ func TestBatch_SurvivesAPanic(t *testing.T) {
 	})
 }
 
-// The row of a batch has limited room, so Accept refuses a long Content-Type and long paths.
+// Accept refuses a long Content-Type and long split paths, because the batch's row has limited room.
 func TestAccept_RefusesLongTexts(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]batch.Spec{

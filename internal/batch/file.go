@@ -17,38 +17,36 @@ import (
 )
 
 const (
-	// A window ends after windowParts parts, or earlier, after the part with which its bodies together reach
-	// windowBytes.
+	// A window is full when it has windowParts parts, or when the bodies of its valid parts have at least windowBytes
+	// bytes.
 	windowParts, windowBytes = 200, 4 << 20
-	// appendsAtOnce is the number of keys whose parts are filed at the same time. While a transaction of a lane is in
-	// flight, further messages of the lane gather for the next transaction. So on average half of the keys, 24, have a
-	// part in a transaction. A transaction has room for 49 messages with idempotency keys (lane.Appender), so posts
-	// still fit into it.
+	// appendsAtOnce is the number of keys whose parts are appended at the same time. A transaction of a lane has room
+	// for 49 messages with idempotency keys. appendsAtOnce is smaller, so that a transaction usually has room for
+	// posts, too.
 	appendsAtOnce = 48
 	// appendTimeout limits the time of one append.
 	appendTimeout = 15 * time.Second
 )
 
-// checkedPart is a valid part of a window.
 type checkedPart struct {
 	part    part
 	message weir.Message
-	id      string // public id of its message; empty before the part is filed
-	refusal error  // why the part can never be filed; nil = it can
+	id      string // public id of the part's message; empty before the append
+	refusal error  // why the part can never be appended; nil = not refused
 }
 
-// window has the parts that are filed before the next save.
+// window is a run of consecutive parts that are appended between two saves of the batch's row.
 type window struct {
 	first int           // number of the first part
 	next  int           // number of the first part of the next window
-	parts []checkedPart // its valid parts
+	parts []checkedPart // the valid parts
 	bytes int           // size of the valid parts' bodies
 }
 
 func (w *window) isFull() bool { return w.next-w.first >= windowParts || w.bytes >= windowBytes }
 
-// fileParts files the parts from the saved position on. If the batch is not cancelled meanwhile, fileParts then saves
-// it as filed.
+// fileParts appends the parts from the saved position on, and then saves the batch in the state "filed". If the batch
+// is cancelled meanwhile, fileParts stops after the window that it has begun.
 func (w *work) fileParts(ctx context.Context) error {
 	parts, err := openParts(ctx, &w.Config, &w.batch, w.progress.ContentType)
 	if err != nil {
@@ -61,7 +59,8 @@ func (w *work) fileParts(ctx context.Context) error {
 		next, err := w.readWindow(ctx, parts)
 		var refused *weir.Error
 		if errors.As(err, &refused) && refused.Kind != weir.Unavailable {
-			// The check has read the document without this error, so the settings have changed since.
+			// The check of the batch did not get this error. Since the check the settings have changed, or somebody has
+			// removed the stored document.
 			w.batch.Reason = truncateText(refused.Message)
 			break
 		}
@@ -83,8 +82,8 @@ func (w *work) fileParts(ctx context.Context) error {
 	return w.save(ctx)
 }
 
-// readWindow reads the next window, and adds the problems of its invalid parts. If the batch has no further part, the
-// window is empty: its fields "first" and "next" are equal.
+// readWindow reads the next window, and adds the problems of its invalid parts. If no part is left, the window's fields
+// first and next are equal.
 func (w *work) readWindow(ctx context.Context, parts *partReader) (*window, error) {
 	out := &window{first: w.progress.Next, next: w.progress.Next}
 	for !out.isFull() {
@@ -117,9 +116,9 @@ func (w *work) readWindow(ctx context.Context, parts *partReader) (*window, erro
 	return out, nil
 }
 
-// addLateProblem adds the problem of an invalid part, if the part has no problem yet and there are fewer than
-// maxProblems. Such a part was valid when it was checked. Since then, for example, the contracts have changed, a post
-// has used the part's idempotency key, or the version is above versionMax by the clock of this process.
+// addLateProblem adds the problem of a part that became invalid after the check. For example, the contracts have
+// changed, or a post has used the part's idempotency key. If the check found the part invalid, the problem is already
+// known.
 func (w *work) addLateProblem(p part, err error) {
 	for _, known := range w.problems {
 		if known.Part == p.number {
@@ -133,7 +132,8 @@ func (w *work) addLateProblem(p part, err error) {
 	w.problems, w.isUnsaved = append(w.problems, describeProblem(p, refused)), true
 }
 
-// fileWindow files the parts of a window, stores their ids and problems, and saves the position behind the window.
+// fileWindow appends the parts of a window, stores the message ids and the problems, and saves the number of the next
+// window's first part.
 func (w *work) fileWindow(ctx context.Context, one *window) error {
 	if err := w.appendParts(ctx, one.parts); err != nil {
 		return err
@@ -167,8 +167,8 @@ func (w *work) fileWindow(ctx context.Context, one *window) error {
 
 func idsName(id string, first int) string { return blobPrefix(id) + "ids/" + strconv.Itoa(first) }
 
-// appendParts files parts: the parts of one key in order, and parts of different keys at the same time. After an error
-// some parts may be filed. A repeat does not file them again, because of their idempotency keys.
+// appendParts appends the parts of one key in order, and the parts of different keys at the same time. After an error
+// the call can be repeated: a part that was appended already gets no second message, because of its idempotency key.
 func (w *work) appendParts(ctx context.Context, parts []checkedPart) error {
 	byKey, order := map[string][]*checkedPart{}, []string{}
 	for i := range parts {

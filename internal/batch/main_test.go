@@ -32,7 +32,7 @@ const (
 	maxBody     = 64 << 10
 )
 
-// world is one storage account, with processes that work on batches.
+// world is a storage account that the processes of a test share.
 type world struct {
 	*testing.T
 	lanes *lanetest.Lanes
@@ -53,14 +53,14 @@ func simulate(t *testing.T, f func(w *world)) {
 	})
 }
 
-// process is one process of Weir. The test can make its calls of storage fail.
+// process is a process of Weir. The field faults can make the process's calls to storage fail.
 type process struct {
 	*batch.Runner
 	w      *world
 	faults *storagetest.Faults
 }
 
-// startProcess starts a process. The test must stop or kill it.
+// startProcess starts a process, which the test must stop or kill.
 func (w *world) startProcess() *process {
 	p := &process{w: w, faults: storagetest.NewFaults()}
 	store := w.lanes.FaultyStore(p.faults)
@@ -71,7 +71,6 @@ func (w *world) startProcess() *process {
 	return p
 }
 
-// stop closes the process, and waits for its end.
 func (p *process) stop() {
 	p.w.Helper()
 	lanetest.Close(p.w, p)
@@ -83,7 +82,7 @@ func (p *process) kill() {
 	p.stop()
 }
 
-// accept posts a batch. If the batch has no mode, its mode is "all".
+// accept posts a batch. If s has no mode, the mode is "all".
 func (p *process) accept(s batch.Spec, document string) wire.Batch {
 	p.w.Helper()
 	if s.Mode == "" {
@@ -96,7 +95,6 @@ func (p *process) accept(s batch.Spec, document string) wire.Batch {
 	return b
 }
 
-// awaitFinal waits until a batch is final.
 func (p *process) awaitFinal(id string) wire.Batch {
 	p.w.Helper()
 	for began := time.Now(); time.Since(began) < time.Hour; time.Sleep(time.Second) {
@@ -105,7 +103,7 @@ func (p *process) awaitFinal(id string) wire.Batch {
 			p.w.Fatal(err)
 		}
 		if b.IsFinal() {
-			synctest.Wait() // until the document is removed
+			synctest.Wait() // wait until the document is removed, too
 			return b
 		}
 	}
@@ -113,12 +111,12 @@ func (p *process) awaitFinal(id string) wire.Batch {
 	return wire.Batch{}
 }
 
-// newArticle returns a part with a key and a number.
+// newArticle returns an article with a key. Its title is n.
 func newArticle(key string, n int) string {
 	return fmt.Sprintf(`<article path="%s"><title>%d</title></article>`, key, n)
 }
 
-// newFeed returns a document with n parts. The parts get the given keys in rotation, and their numbers begin with 0.
+// newFeed returns a document with n articles, whose titles are 0 to n-1. The articles get the keys in rotation.
 func newFeed(n int, keys ...string) string {
 	var b strings.Builder
 	b.WriteString("<feed>")
@@ -129,7 +127,7 @@ func newFeed(n int, keys ...string) string {
 	return b.String()
 }
 
-// idOf returns the id of message n of a key; the first message is 0.
+// idOf returns the id of a key's message n, counted from 0.
 func (w *world) idOf(key string, n int) weir.ID {
 	w.Helper()
 	messages := w.lanes.MessagesOf(key)
@@ -139,7 +137,6 @@ func (w *world) idOf(key string, n int) weir.ID {
 	return messages[n].ID
 }
 
-// countAll returns the number of messages in all lanes.
 func (w *world) countAll() (n int) {
 	w.Helper()
 	for number := range w.lanes.Store.Lanes {
@@ -148,7 +145,7 @@ func (w *world) countAll() (n int) {
 	return n
 }
 
-// blobNames returns the names of the account's blobs; the tests need only the first page of the list.
+// blobNames returns the names on the first page of the account's blobs, which is enough for these tests.
 func (w *world) blobNames() (names []string) {
 	w.Helper()
 	page, err := w.lanes.Account.Blobs().List(w.Context(), "", "")
@@ -175,7 +172,7 @@ func (w *world) checkEachOnce(n int, keys ...string) {
 	}
 }
 
-// multipartOf returns a multipart body and its Content-Type. The arguments have the name and the content of each file.
+// multipartOf returns a multipart body and its Content-Type. files has the name and the content of each file, in turn.
 func multipartOf(t testing.TB, files ...string) (contentType, body string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -196,7 +193,7 @@ func multipartOf(t testing.TB, files ...string) (contentType, body string) {
 	return m.FormDataContentType(), b.String()
 }
 
-// kindOf returns the kind of an error; -1 = the error is not a *weir.Error.
+// kindOf returns the kind of an error, or -1 if the error is not a *weir.Error.
 func kindOf(err error) weir.Kind {
 	var e *weir.Error
 	if !errors.As(err, &e) {

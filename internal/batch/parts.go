@@ -15,23 +15,19 @@ import (
 	"weir/internal/wire"
 )
 
-// part is one part of a batch.
 type part struct {
-	number      int    // number of the part in the batch, from 1
+	number      int    // position in the batch, from 1
 	file        string // name of the part's file in a zip or in multipart; empty = the batch is one document
-	line        int    // line of its start tag in the file; 0 = the part is a whole file
+	line        int    // line of the part's start tag in the file; 0 = the part is a whole file
 	contentType string
 	body        []byte
-	err         error // why the part has no body; nil = it has one. findReason also stores why a body is invalid.
+	err         error // why the part has no body, or why its body is invalid
 }
 
-// newSubmission returns the part as a submission of the batch's upstream.
 func (p part) newSubmission(upstream string) filing.Submission {
 	return filing.Submission{ContentType: p.contentType, Body: p.body, Options: filing.Options{Upstream: upstream}}
 }
 
-// partReader reads the parts of a batch one after the other. Its method next returns io.EOF after the last part. If
-// next returns a *weir.Error, the whole batch is refused; any other error comes from storage.
 type partReader struct {
 	set     *contract.Set
 	maxBody int64
@@ -43,18 +39,17 @@ type partReader struct {
 	number   int                // number of the last part that was read; 0 = none
 }
 
-// postedFile is one document of a batch.
+// postedFile is one file of a batch. A batch that is one XML document counts as one file.
 type postedFile struct {
 	name        string
 	contentType string
 	content     io.Reader
-	err         error // why the document cannot be read, for example because it is encrypted; nil = it can
+	err         error // why the file cannot be read, for example if it is encrypted; nil = it can be read
 }
 
-// fileReader returns the documents of a batch one after the other, and then io.EOF.
+// fileReader returns the files of a batch one after the other, and then io.EOF.
 type fileReader interface{ nextFile() (postedFile, error) }
 
-// openParts begins to read the parts of a batch.
 func openParts(ctx context.Context, c *Config, b *wire.Batch, contentType string) (*partReader, error) {
 	paths, err := compilePaths(b.Split)
 	if err != nil {
@@ -73,7 +68,8 @@ func openParts(ctx context.Context, c *Config, b *wire.Batch, contentType string
 	return r, err
 }
 
-// next returns the next part.
+// next returns the next part, and io.EOF after the last part. If the error is a *weir.Error, the whole batch is
+// refused. Any other error comes from storage.
 func (r *partReader) next() (part, error) {
 	for {
 		p, found, err := r.nextOfFile()
@@ -91,8 +87,8 @@ func (r *partReader) next() (part, error) {
 	}
 }
 
-// nextOfFile returns the next part of the present file; it opens the next file if none is being split. It returns
-// found = false if the file has no further part.
+// nextOfFile returns the next part of the present file, or found = false if the file has no further part. If no file is
+// being split, nextOfFile first opens the next file.
 func (r *partReader) nextOfFile() (p part, found bool, err error) {
 	if r.splitter == nil {
 		if r.file, err = r.files.nextFile(); err != nil {
@@ -117,7 +113,7 @@ func (r *partReader) nextOfFile() (p part, found bool, err error) {
 	return part{line: one.Line, body: one.Body, err: one.Err}, true, nil
 }
 
-// readWhole reads a file that is one part.
+// readWhole returns the present file as one part.
 func (r *partReader) readWhole() (part, error) {
 	if r.file.err != nil {
 		return part{err: r.file.err}, nil
@@ -136,7 +132,7 @@ func (r *partReader) readWhole() (part, error) {
 	return part{body: body}, nil
 }
 
-// inFile adds the name of the present file to an error that concerns the whole batch.
+// inFile adds the name of the present file to the message of a *weir.Error.
 func (r *partReader) inFile(err error) error {
 	var refused *weir.Error
 	if r.file.name == "" || !errors.As(err, &refused) {
@@ -163,7 +159,7 @@ func (o *oneFile) nextFile() (postedFile, error) {
 	return f, nil
 }
 
-// multipartFiles is the fileReader of multipart.
+// multipartFiles is the fileReader of a multipart body.
 type multipartFiles struct {
 	document *document
 	reader   *multipart.Reader
@@ -189,8 +185,7 @@ func (m *multipartFiles) nextFile() (postedFile, error) {
 	return postedFile{name: name, contentType: p.Header.Get("Content-Type"), content: multipartContent{m, p}}, nil
 }
 
-// describeError returns the error of storage if reading the document failed, and io.EOF at the end of the document.
-// Otherwise the document is malformed.
+// describeError turns an error of the multipart reader into storage's error, io.EOF, or an error of kind Malformed.
 func (m *multipartFiles) describeError(err error) error {
 	switch {
 	case m.document.failed != nil:
@@ -201,7 +196,7 @@ func (m *multipartFiles) describeError(err error) error {
 	return malformedError("the body is not multipart, or it ends early")
 }
 
-// multipartContent is the content of one file of multipart.
+// multipartContent is the content of one file of a multipart body.
 type multipartContent struct {
 	files *multipartFiles
 	part  io.Reader
@@ -220,10 +215,10 @@ func (c multipartContent) Read(p []byte) (int, error) {
 type zipFiles struct {
 	document *document
 	files    []*zip.File
-	unpacked int64 // number of unpacked bytes that were read so far, of all files
+	unpacked int64 // number of unpacked bytes read so far, from all files together
 }
 
-// maxDirectory limits the number of bytes that are read for a zip's directory, because the directory is in memory.
+// maxDirectory is the largest number of bytes that openZip reads for a zip's directory, which stays in memory.
 const maxDirectory = 8 << 20
 
 func openZip(d *document) (*zipFiles, error) {
@@ -276,7 +271,7 @@ func invalidError(message string) error {
 	return &weir.Error{Kind: weir.Invalid, Op: "batch", Message: message}
 }
 
-// zipContent is the content of one file of a zip. It limits the size of all files together.
+// zipContent is the content of one file of a zip. Read fails if all files together have more than maxUnpacked bytes.
 type zipContent struct {
 	files   *zipFiles
 	content io.Reader

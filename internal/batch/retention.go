@@ -8,10 +8,11 @@ import (
 	"weir/internal/storage"
 )
 
-// uploadTime is the age of a blob after which no process still stores the batch's document.
+// uploadTime is longer than any call of Accept. So a blob that is older than uploadTime can be removed if its batch has
+// no row.
 const uploadTime = 24 * time.Hour
 
-// RemoveExpired removes the final batches whose retention is over. It also removes documents without a batch, which
+// RemoveExpired removes the final batches whose retention is over. It also removes old blobs without a batch, which
 // remain, for example, if a process dies during Accept.
 func (r *Runner) RemoveExpired(ctx context.Context) error {
 	q := storage.Query{Partition: partition, From: idPrefix(r.Now().Add(-retention)), To: keyPrefix}
@@ -32,7 +33,6 @@ func (r *Runner) RemoveExpired(ctx context.Context) error {
 	}
 }
 
-// removeBatch removes the blobs of a final batch, and then its rows.
 func (r *Runner) removeBatch(ctx context.Context, found storage.Row) error {
 	one, err := parseRow(found)
 	if err != nil {
@@ -40,7 +40,7 @@ func (r *Runner) removeBatch(ctx context.Context, found storage.Row) error {
 	}
 	id := one.batch.ID
 	if !one.batch.IsFinal() {
-		return nil // parts of the batch may still be filed
+		return nil // a process can still append parts of the batch
 	}
 	for marker, more := "", true; more; more = marker != "" {
 		page, err := r.Blobs.List(ctx, blobPrefix(id), marker)
@@ -57,8 +57,8 @@ func (r *Runner) removeBatch(ctx context.Context, found storage.Row) error {
 	if err := r.store.releaseKey(ctx, &one); err != nil {
 		return err
 	}
-	// RemoveExpired finds the batch by its own row. So that row is removed last, and after a failure the next call can
-	// go on.
+	// RemoveExpired finds the batch by the batch's own row. That row is removed last, so that the next call can
+	// continue after a failure.
 	for _, key := range []string{workPrefix + id, id} {
 		if err := r.store.removeRow(ctx, key); err != nil {
 			return err

@@ -21,40 +21,40 @@ import (
 	"weir/internal/wire"
 )
 
-// Blobs stores documents, problems and ids.
+// Blobs stores documents, problems and message ids.
 type Blobs interface {
 	storage.Blobs
 	List(ctx context.Context, prefix, marker string) (storage.BlobPage, error)
 }
 
-// Quotas counts the messages of upstreams; see upstream.Set.
+// Quotas counts messages against the daily quotas of upstreams; see upstream.Set.
 type Quotas interface {
-	// AdmitBatch counts parts of a batch against the daily quota of its upstream. If it returns an error, for example
-	// Limited, it counts none of them.
+	// AdmitBatch counts parts of a batch against the daily quota of the upstream. After an error, for example Limited,
+	// none of the parts is counted.
 	AdmitBatch(ctx context.Context, upstream string, parts int) error
 }
 
 // Config configures a Runner. All fields are required, except Quotas and FinishFile.
 type Config struct {
-	Store     *lane.Store // has the messages
+	Store     *lane.Store // stores the messages
 	Blobs     Blobs
 	Leases    storage.Leases
-	Lease     time.Duration // 15 to 60 s
+	Lease     time.Duration // length of a batch's lease: 15 to 60 s
 	Contracts *contract.Set // splits documents
 	MaxBody   int64         // largest size of a part, in bytes
 	Filer     *filing.Filer
-	Quotas    Quotas          // nil = the settings have no upstreams
+	Quotas    Quotas          // nil if the settings have no upstreams
 	Wake      func(lane int)  // wakes this process's worker of a lane; returns at once
-	Refused   func(err error) // is called for each invalid part when it is checked
-	// FinishFile, if set, is called when a batch with a Spec.File is final. b has the problems of its parts. After an
-	// error or a crash FinishFile is called again.
+	Refused   func(err error) // is called for each part that the check finds invalid
+	// FinishFile, if set, is called when a batch with a Spec.File is final; file is the Spec.File. b includes the
+	// problems of the batch's parts. After an error or a crash the call is repeated.
 	FinishFile func(ctx context.Context, b wire.Batch, file string) error
 	Now        func() time.Time
 	Logger     *slog.Logger
 }
 
-// Runner accepts batches and files their parts. Any number of runners may share storage: one runner at a time works on
-// a batch. A Runner is safe for concurrent use. The caller must Close it.
+// Runner accepts batches and turns their parts into messages. Several Runners can share one storage: each batch is in
+// work at only one Runner at a time. A Runner is safe for concurrent use. The caller must Close each Runner.
 type Runner struct {
 	Config
 	store  store
@@ -64,12 +64,11 @@ type Runner struct {
 	mu       sync.Mutex
 	isClosed bool
 	running  map[string]bool // ids of the batches with a goroutine of startWork
-	hasTried map[string]bool // ids of the batches for which startWork has been called before
-	// admitted has, by id of a batch, the number of parts that this process has counted against a daily quota. If the
-	// following save fails, the batch is checked again. If its parts were then counted again, the quota could refuse
-	// the batch because of its own first count.
+	hasTried map[string]bool // ids of the batches for which startWork was called
+	// admitted has, by batch id, the number of parts that this process has counted against a daily quota. If the save
+	// after the count fails, the batch is checked again. Because of admitted, the same parts are not counted twice.
 	admitted map[string]int
-	turn     chan struct{} // full while this process works on a batch, because it works on one at a time
+	turn     chan struct{} // semaphore: this process works on one batch at a time
 	wg       sync.WaitGroup
 }
 
@@ -80,14 +79,14 @@ func New(cfg Config) *Runner {
 		hasTried: map[string]bool{}, admitted: map[string]int{}, turn: make(chan struct{}, 1)}
 }
 
-// createPauses has the pauses between the tries to store the rows of a batch.
+// createPauses is the retry policy for storing the rows of a batch.
 var createPauses = retry.Policy{First: 200 * time.Millisecond, Max: time.Second, Tries: 5,
 	IsTransient: func(err error) bool { return weir.KindOf(apiError(err)) == weir.Unavailable }}
 
-// Accept stores a batch, and begins to work on it. If the idempotency key already has a batch, Accept compares the
-// document, the mode and the split of both. If they are the same, Accept returns the earlier batch. If one of them
-// differs, Accept returns Invalid. After an Unavailable error the batch may have been accepted or not. If body returns
-// an error, Accept removes the stored chunks and returns the error.
+// Accept stores a batch, and starts the work on the batch. If an earlier batch has the same idempotency key, Accept
+// does not store the new batch. It returns the earlier batch if both batches have the same document, mode and split.
+// Otherwise it returns an Invalid error. After an Unavailable error the batch may be stored or not. If body returns an
+// error, Accept removes the stored chunks of the document and returns that error.
 func (r *Runner) Accept(ctx context.Context, s Spec, body io.Reader) (wire.Batch, error) {
 	one, err := r.prepareRow(s)
 	if err != nil {
@@ -108,7 +107,7 @@ func (r *Runner) Accept(ctx context.Context, s Spec, body io.Reader) (wire.Batch
 		return err
 	})
 	if err != nil {
-		return wire.Batch{}, apiError(err) // the chunks stay, because the rows may be stored
+		return wire.Batch{}, apiError(err) // the chunks stay, because the rows may have been stored
 	}
 	if known != nil {
 		r.discardDocument(ctx, id, one.batch.Bytes)
@@ -118,7 +117,7 @@ func (r *Runner) Accept(ctx context.Context, s Spec, body io.Reader) (wire.Batch
 	return one.batch, nil
 }
 
-// prepareRow returns the row of a batch whose document is not read yet.
+// prepareRow returns the row of a new batch, without the size and the digest of its document.
 func (r *Runner) prepareRow(s Spec) (row, error) {
 	format, err := formatOf(s.ContentType)
 	if err != nil {
@@ -145,7 +144,8 @@ func (r *Runner) prepareRow(s Spec) (row, error) {
 		File: s.File, Next: 1}}, nil
 }
 
-// repeatOf returns the answer to a post whose idempotency key has a batch already.
+// repeatOf returns the result of Accept if an earlier batch has the idempotency key of the posted batch. The argument
+// known is the earlier batch.
 func repeatOf(known, posted *row) (wire.Batch, error) {
 	if known.progress.Digest != posted.progress.Digest || known.batch.Mode != posted.batch.Mode ||
 		!slices.Equal(known.batch.Split, posted.batch.Split) {
@@ -157,8 +157,8 @@ func repeatOf(known, posted *row) (wire.Batch, error) {
 	return b, nil
 }
 
-// discardTimeout limits the time for removing the chunks of a batch that was not accepted. RemoveExpired removes the
-// chunks that are left.
+// discardTimeout limits the time for removing the chunks of a batch that was not accepted. RemoveExpired removes chunks
+// that remain.
 const discardTimeout = 10 * time.Second
 
 func (r *Runner) discardDocument(ctx context.Context, id string, size int64) {
@@ -169,17 +169,17 @@ func (r *Runner) discardDocument(ctx context.Context, id string, size int64) {
 	}
 }
 
-// maxListed is the largest number of batches in a list.
+// maxListed is the largest number of batches that List returns.
 const maxListed = 100
 
-// List returns the newest batches, newest first, without problems and stages.
+// List returns the newest batches, at most 100, without their problems and stages. The newest batch comes first.
 func (r *Runner) List(ctx context.Context) ([]wire.Batch, error) {
 	batches, err := r.store.listBatches(ctx, maxListed)
 	return batches, apiError(err)
 }
 
-// ResumeOrphans starts the work on all unfinished batches. This process works on them one after the other. It leaves a
-// batch to the process that has the batch's lease. ResumeOrphans does not wait for the work.
+// ResumeOrphans starts the work on all unfinished batches, and does not wait for the end of the work. This process
+// works on one batch after the other. If another process has a batch's lease, the batch stays with that process.
 func (r *Runner) ResumeOrphans(ctx context.Context) error {
 	ids, err := r.store.listWork(ctx)
 	if err != nil {
@@ -195,7 +195,7 @@ func (r *Runner) ResumeOrphans(ctx context.Context) error {
 	return nil
 }
 
-// startWork works on a batch in a goroutine, unless the Runner is closed or works on the batch already.
+// startWork starts a goroutine that works on a batch.
 func (r *Runner) startWork(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,9 +217,10 @@ func (r *Runner) startWork(id string) {
 // leaseRetryDelay is the pause before a busy lease is tried again.
 const leaseRetryDelay = 2 * time.Second
 
-// workInTurn waits until this process works on no other batch, and then works on the batch. If another process has the
-// batch's lease and waitForLease is set, workInTurn tries again until the lease of a dead process would have run out.
-// Then it leaves the batch to the next ResumeOrphans. While it waits, this process can work on other batches.
+// workInTurn waits until this process works on no other batch, and then works on the given batch. If another process
+// has the batch's lease and waitForLease is set, workInTurn tries again for a little longer than the length of a lease.
+// If the other process has died, its lease expires in this time. Between the tries this process can work on other
+// batches.
 func (r *Runner) workInTurn(id string, waitForLease bool) error {
 	for waitUntil := (time.Time{}); ; {
 		isBusy, err := r.tryTurn(id)
@@ -236,7 +237,7 @@ func (r *Runner) workInTurn(id string, waitForLease bool) error {
 	}
 }
 
-// tryTurn works on a batch under its lease. It reports whether another process has the lease.
+// tryTurn works on a batch under the batch's lease. It reports whether another process has this lease.
 func (r *Runner) tryTurn(id string) (isBusy bool, err error) {
 	select {
 	case r.turn <- struct{}{}:
@@ -258,8 +259,8 @@ func (r *Runner) tryTurn(id string) (isBusy bool, err error) {
 	return false, r.processBatch(l.Context(), id)
 }
 
-// Close stops the work of this Runner, and returns when it has stopped or ctx ends. The sweep of another process
-// resumes the work; see ResumeOrphans.
+// Close stops the work of this Runner. It returns nil when the work has stopped, or an error if ctx ends first.
+// ResumeOrphans of another process continues the work.
 func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.isClosed = true

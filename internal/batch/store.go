@@ -17,21 +17,22 @@ import (
 // partition is the table partition of the batches' rows.
 const partition = "batches"
 
-// The row keys of the rows that lead to a batch begin with these prefixes. These rows have one column: Batch, with the
-// id of the batch. The row <id> of the batch itself has the columns Text, the batch as users see it, and Progress.
+// These prefixes begin the keys of rows that lead to a batch. Such a row has one column, Batch: the id of the batch.
+// The batch's own row has the key <id> and the columns Text and Progress.
 const (
-	workPrefix = "!"  // followed by <id>: the batch has work
-	keyPrefix  = "i_" // followed by <hash>: the batch of an idempotency key
+	workPrefix = "!"  // followed by <id>: the work on the batch is not done
+	keyPrefix  = "i_" // followed by the hash of an idempotency key
 )
 
-// progress is the part of a batch's row that users do not see.
+// progress has the fields of a batch that users do not see. A window is a run of consecutive parts that are appended
+// between two saves of the batch's row.
 type progress struct {
 	ContentType string `json:"type"`
 	Digest      string `json:"digest"`            // SHA-256 of the document
-	KeyRow      string `json:"keyRow,omitempty"`  // key of the row that leads from the idempotency key to the batch
+	KeyRow      string `json:"keyRow,omitempty"`  // row key for the batch's idempotency key; see keyRowOf
 	File        string `json:"file,omitempty"`    // see Spec.File
 	Next        int    `json:"next"`              // number of the first part of the next window
-	Windows     []int  `json:"windows,omitempty"` // number of the first part, for each window with filed parts
+	Windows     []int  `json:"windows,omitempty"` // number of the first part of each window with messages
 }
 
 // row is a batch as stored.
@@ -65,11 +66,10 @@ func parseRow(from storage.Row) (r row, err error) {
 	return r, err
 }
 
-// store reads and writes the rows of batches.
 type store struct{ table storage.Table }
 
-// create inserts the rows of a new batch. If its idempotency key has an earlier batch, create inserts nothing, and
-// returns that batch. Otherwise "known" is nil.
+// create inserts the rows of a new batch. If an earlier batch has the idempotency key, create inserts nothing and
+// returns the earlier batch. Otherwise known is nil.
 func (s store) create(ctx context.Context, r row) (known *row, err error) {
 	values, err := r.values()
 	if err != nil {
@@ -87,10 +87,10 @@ func (s store) create(ctx context.Context, r row) (known *row, err error) {
 	}
 	switch _, readErr := s.read(ctx, id); {
 	case readErr == nil:
-		return nil, nil // an earlier try has inserted the rows, and its answer was lost
+		return nil, nil // an earlier try has inserted the rows, but storage's answer was lost
 	case !storage.Is(readErr, storage.NotFound):
-		// An earlier try may have inserted the rows. The row of the idempotency key would then lead to this batch
-		// itself, and the caller would take this batch for an earlier one.
+		// An earlier try may have inserted the rows. Then readByKey would return this batch, and the caller would take
+		// this batch for an earlier one and remove its document.
 		return nil, readErr
 	case r.progress.KeyRow == "":
 		return nil, err
@@ -102,7 +102,7 @@ func (s store) create(ctx context.Context, r row) (known *row, err error) {
 	return known, err
 }
 
-// readByKey reads the batch of an idempotency key.
+// readByKey reads the batch to which the row keyRow leads.
 func (s store) readByKey(ctx context.Context, keyRow string) (*row, error) {
 	found, err := s.table.Get(ctx, partition, keyRow)
 	if err != nil {
@@ -139,11 +139,11 @@ func (s store) save(ctx context.Context, r *row) error {
 	return err
 }
 
-// endWork removes the row that makes sweeps find a batch.
+// endWork removes the row by which sweeps find an unfinished batch.
 func (s store) endWork(ctx context.Context, id string) error { return s.removeRow(ctx, workPrefix+id) }
 
-// releaseKey removes the row of a batch's idempotency key. It does not remove a row that leads to a later batch: the
-// key of a rejected batch may be used again, and releaseKey may be repeated long after that.
+// releaseKey removes the row of a batch's idempotency key. Repeated calls are harmless: if the row leads to a later
+// batch by now, releaseKey leaves the row.
 func (s store) releaseKey(ctx context.Context, r *row) error {
 	key := r.progress.KeyRow
 	if key == "" {
@@ -159,7 +159,6 @@ func (s store) releaseKey(ctx context.Context, r *row) error {
 	return err
 }
 
-// removeRow removes a row, if it exists.
 func (s store) removeRow(ctx context.Context, key string) error {
 	_, err := s.table.Transact(ctx, partition, []storage.Op{{Kind: storage.Delete, Key: key}})
 	if storage.Is(err, storage.NotFound) {
@@ -168,7 +167,7 @@ func (s store) removeRow(ctx context.Context, key string) error {
 	return err
 }
 
-// listWork returns the ids of the batches with work, newest first.
+// listWork returns the ids of the unfinished batches, newest first.
 func (s store) listWork(ctx context.Context) (ids []string, err error) {
 	q := storage.Query{Partition: partition, From: workPrefix, To: "0"}
 	for {
@@ -186,7 +185,7 @@ func (s store) listWork(ctx context.Context) (ids []string, err error) {
 	}
 }
 
-// listBatches returns the newest batches, newest first.
+// listBatches returns at most limit batches, newest first.
 func (s store) listBatches(ctx context.Context, limit int) ([]wire.Batch, error) {
 	page, err := s.table.Range(ctx, storage.Query{Partition: partition, From: "0", To: keyPrefix, Limit: limit})
 	if err != nil {
@@ -203,9 +202,9 @@ func (s store) listBatches(ctx context.Context, limit int) ([]wire.Batch, error)
 	return batches, nil
 }
 
-// keyRowOf returns the row key for an idempotency key of an upstream; "" = the batch has no idempotency key. The hash
-// includes the upstream, because otherwise an upstream could use up the key of another upstream. Without an upstream
-// the hash is the same as in versions of Weir that have no upstreams.
+// keyRowOf returns the row key for an idempotency key, or "" if idempotencyKey is empty. The hash includes the
+// upstream, so that upstreams with equal idempotency keys do not disturb each other. Without an upstream the row key is
+// the same as in versions of Weir that have no upstreams.
 func keyRowOf(upstream, idempotencyKey string) string {
 	if idempotencyKey == "" {
 		return ""

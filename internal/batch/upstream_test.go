@@ -24,7 +24,7 @@ type unobserved struct{}
 func (unobserved) Limited(string, string) {}
 
 // startWithUpstreams starts a process with two upstreams in its settings: "feeds" has a daily quota of 10, and
-// "pictures" may not send articles.
+// "pictures" is not allowed to send articles.
 func (w *world) startWithUpstreams() *process {
 	p := &process{w: w, faults: storagetest.NewFaults()}
 	store := w.lanes.FaultyStore(p.faults)
@@ -49,7 +49,7 @@ func TestBatch_CountsAgainstTheQuotaOfItsUpstream(t *testing.T) {
 		if b.State != wire.BatchRejected || b.Filed != 0 || !strings.Contains(b.Reason, "has 2 messages left") {
 			t.Errorf("got %+v, want a rejected batch with the reason that 2 messages are left", b)
 		}
-		time.Sleep(24 * time.Hour) // the rejected batch has released its key
+		time.Sleep(24 * time.Hour) // the quota of the next day begins; the key "k" is free again
 		b = p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds", IdempotencyKey: "k"}, newFeed(10, "/a")).ID)
 		if b.State != wire.BatchFiled || b.Filed != 10 {
 			t.Errorf("the next day: got %+v, want 10 parts filed", b)
@@ -57,8 +57,8 @@ func TestBatch_CountsAgainstTheQuotaOfItsUpstream(t *testing.T) {
 	})
 }
 
-// The write that ends the check of a batch fails three times, so the batch is checked again three times. The repeated
-// checks do not count its parts against the quota again.
+// The write that ends the check of a batch fails three times, so the batch is checked four times. The parts must be
+// counted against the quota only once.
 func TestBatch_CountsOnceIfItIsCheckedAgain(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startWithUpstreams()
@@ -92,7 +92,7 @@ func TestBatch_PartsOfOtherContractsAreInvalid(t *testing.T) {
 	})
 }
 
-// Two upstreams, and a post without an upstream, use the same idempotency key. Each gets a batch of its own.
+// Two upstreams and a post without an upstream use equal idempotency keys. Each post gets a batch of its own.
 func TestBatch_IdempotencyKeyOfAnotherUpstream(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startWithUpstreams()
@@ -113,7 +113,7 @@ func TestBatch_IdempotencyKeyOfAnotherUpstream(t *testing.T) {
 	})
 }
 
-// refusedBody is a body with a wrong signature. Its reader can check the signature only at the end of the body.
+// refusedBody returns an error at the end of the body, as the reader of a body with a wrong signature does.
 type refusedBody struct{ io.Reader }
 
 // Read implements io.Reader.

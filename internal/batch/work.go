@@ -20,14 +20,14 @@ type work struct {
 	*Runner
 	row
 	problems  []wire.PartProblem
-	isUnsaved bool      // addLateProblem has added a problem since the problems were stored
-	savedAt   time.Time // when the row was read, or saved for the last time
+	isUnsaved bool      // addLateProblem has added problems that are not stored yet
+	savedAt   time.Time // when the row was last saved or read
 }
 
 const (
-	// After a failure the step is tried again after minRetry; each further pause is twice as long as the one before.
-	// After maxFailures failures without progress the process leaves the batch to the next ResumeOrphans, so that it
-	// can work on other batches.
+	// minRetry is the pause after the first failure; each further pause is twice as long as the one before. After
+	// maxFailures failures without progress the process leaves the batch to the next call of ResumeOrphans, so that it
+	// can work on other batches meanwhile.
 	minRetry    = time.Second
 	maxFailures = 5
 	// showInterval is the time between two saves of the number of checked parts.
@@ -37,8 +37,8 @@ const (
 // errTakenOver means that another process has changed or removed the batch's row.
 var errTakenOver = errors.New("another process works on the batch")
 
-// processBatch works on a batch until the work is done, or ctx ends; ctx ends with the lease. It returns errTakenOver
-// if another process works on the batch, and the last error after maxFailures failures without progress.
+// processBatch works on a batch, and tries again after failures. After maxFailures failures without progress it returns
+// the last error. ctx must end with the batch's lease.
 func (r *Runner) processBatch(ctx context.Context, id string) error {
 	delay, failures, window := minRetry, 0, 0
 	for {
@@ -63,7 +63,8 @@ func (r *Runner) processBatch(ctx context.Context, id string) error {
 	}
 }
 
-// tryBatchSafely turns a panic into an error. Otherwise one batch would end each process that works on it.
+// tryBatchSafely calls tryBatch, and turns a panic into an error. Otherwise one batch would end each process that works
+// on the batch.
 func (r *Runner) tryBatchSafely(ctx context.Context, id string) (reached int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -73,8 +74,8 @@ func (r *Runner) tryBatchSafely(ctx context.Context, id string) (reached int, er
 	return r.tryBatch(ctx, id)
 }
 
-// tryBatch takes all steps of a batch from the stored state on. It returns the number of the first part of the next
-// window, or 0 if the batch's row could not be read. After an error it can be called again.
+// tryBatch continues the work on a batch from the stored state. It returns the number of the first part of the next
+// window (the next parts to append), or 0 if the batch's row could not be read.
 func (r *Runner) tryBatch(ctx context.Context, id string) (reached int, err error) {
 	one, err := r.store.read(ctx, id)
 	if storage.Is(err, storage.NotFound) {
@@ -113,8 +114,8 @@ func (w *work) takeSteps(ctx context.Context) error {
 		return err
 	}
 	if w.batch.State == wire.BatchRejected {
-		// No part was filed, so the document may be posted again under its key, for example after a change of
-		// contracts.
+		// No part became a message, so a client may post the document again with the same idempotency key, for example
+		// after a change of contracts.
 		if err := r.store.releaseKey(ctx, &w.row); err != nil {
 			return err
 		}
@@ -126,7 +127,8 @@ func (w *work) takeSteps(ctx context.Context) error {
 	return nil
 }
 
-// finishFile hands the outcome of a batch to Config.FinishFile, if the batch came from a file.
+// finishFile hands a final batch with its problems to Config.FinishFile. It does nothing if the batch was posted, and
+// has no file in the archive.
 func (w *work) finishFile(ctx context.Context) (err error) {
 	if w.FinishFile == nil || w.progress.File == "" {
 		return nil
@@ -138,8 +140,8 @@ func (w *work) finishFile(ctx context.Context) (err error) {
 	return w.FinishFile(ctx, b, w.progress.File)
 }
 
-// checkParts checks all parts, decides whether they are filed or the batch is rejected, and saves the decision. If the
-// batch is cancelled meanwhile, checkParts decides nothing.
+// checkParts checks all parts, and saves the next state of the batch: "filing" or "rejected". If the batch is cancelled
+// meanwhile, checkParts does not change the state.
 func (w *work) checkParts(ctx context.Context) error {
 	w.batch.Parts, w.batch.Invalid = 0, 0
 	reason, err := w.findReason(ctx)
@@ -173,8 +175,9 @@ func (w *work) checkParts(ctx context.Context) error {
 	return w.save(ctx)
 }
 
-// admitParts counts the valid parts against the daily quota of the upstream. It returns the reason if the quota refuses
-// them, or else "". If the process dies before the batch is saved, another process counts the parts a second time.
+// admitParts counts the valid parts against the daily quota of the upstream. If the quota refuses the parts, admitParts
+// returns the reason, and otherwise "". If the process dies before the batch is saved, another process counts the parts
+// a second time.
 func (w *work) admitParts(ctx context.Context) (string, error) {
 	count := w.batch.Parts - w.batch.Invalid
 	if w.isAdmitted(count) {
@@ -204,8 +207,8 @@ func (w *work) setAdmitted(count int) {
 	w.admitted[w.batch.ID] = count
 }
 
-// findReason checks all parts, until the batch is cancelled. It returns the reason if the document as a whole is
-// rejected, or else "". An error comes from storage, or is Unavailable because the check of a part ended early.
+// findReason checks all parts, but stops if the batch is cancelled. If the document is rejected as a whole, findReason
+// returns the reason, and otherwise "".
 func (w *work) findReason(ctx context.Context) (string, error) {
 	var refused *weir.Error
 	parts, err := openParts(ctx, &w.Config, &w.batch, w.progress.ContentType)
@@ -235,7 +238,7 @@ func (w *work) findReason(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// addProblem counts a part if it is invalid, and adds its problem if there are fewer than maxProblems.
+// addProblem counts a part if the part is invalid. It keeps the problems of the first maxProblems invalid parts only.
 func (w *work) addProblem(p part) {
 	if p.err == nil {
 		return
@@ -253,7 +256,6 @@ func (w *work) addProblem(p part) {
 
 func problemsName(id string) string { return blobPrefix(id) + "problems" }
 
-// saveProblems stores the problems of the invalid parts, if there are any.
 func (w *work) saveProblems(ctx context.Context) error {
 	if len(w.problems) == 0 {
 		return nil
@@ -267,7 +269,6 @@ func (w *work) saveProblems(ctx context.Context) error {
 	return err
 }
 
-// loadProblems reads the problems of the invalid parts.
 func (r *Runner) loadProblems(ctx context.Context, id string) (problems []wire.PartProblem, err error) {
 	text, err := r.Blobs.Get(ctx, problemsName(id))
 	if storage.Is(err, storage.NotFound) {
@@ -279,9 +280,12 @@ func (r *Runner) loadProblems(ctx context.Context, id string) (problems []wire.P
 	return problems, err
 }
 
-// save writes the batch's row. After a failed write it reads the row. If the row has this write, save returns no error.
-// If the row is unchanged, save returns the error of the write. If Cancel has written the row, save adopts its request
-// and writes again. If another process has written or removed the row, save returns errTakenOver.
+// save writes the batch's row. If the write fails, save reads the row:
+//
+//   - If the row has the new values, only the answer to the write was lost, and save returns nil.
+//   - If the row is unchanged, save returns the error of the write.
+//   - If Cancel has written the row, save takes over the request to cancel, and writes again.
+//   - If another process has written or removed the row, save returns errTakenOver.
 func (w *work) save(ctx context.Context) error {
 	before := w.batch.UpdatedAt
 	w.savedAt = w.Now()

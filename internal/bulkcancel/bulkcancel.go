@@ -1,6 +1,6 @@
-// Package bulkcancel cancels the waiting messages that a filter selects, in steps of bounded size. Each step goes on
-// through the lanes and returns the position that it has reached. The caller stores this position, so that any instance
-// can make the next step.
+// Package bulkcancel cancels the waiting messages that a filter selects, in steps of bounded size. Each step returns
+// the position that it has reached in the lanes. The caller stores the position, so that any instance can make the next
+// step.
 package bulkcancel
 
 import (
@@ -25,7 +25,7 @@ type Filter struct {
 	From, To  time.Time // accepted at or after From, and before To
 }
 
-// selectLanes returns the lanes, out of n, that can have selected messages.
+// selectLanes returns those of the n lanes that can have selected messages.
 func (f *Filter) selectLanes(n int) []int {
 	var lanes []int
 	for i := range n {
@@ -36,7 +36,6 @@ func (f *Filter) selectLanes(n int) []int {
 	return lanes
 }
 
-// isSelected reports whether the filter selects a message, and the message is not final.
 func (f *Filter) isSelected(e *lane.Entry) bool {
 	m := &e.Message
 	switch {
@@ -52,7 +51,7 @@ func (f *Filter) isSelected(e *lane.Entry) bool {
 	return true
 }
 
-// Position is the place that the steps have reached among the waiting messages. The zero value is the beginning.
+// Position is the place up to which the steps have read the waiting messages. The zero value is the beginning.
 type Position struct {
 	Lane  int         `json:"l"` // index among the lanes that the filter selects
 	Part  waitingPart `json:"p"`
@@ -66,9 +65,9 @@ func (p Position) IsValid() bool {
 	return p.Lane >= 0 && prefix != "" && (p.After == "" || strings.HasPrefix(p.After, prefix))
 }
 
-// waitingPart is one of the three parts of a lane's rows that have waiting messages. When a scheduled message is due,
-// it moves from the first part to the last. If the key of a message in the log is blocked, the message moves from the
-// second part to the last. The steps read the parts in this order, so they miss no message that moves meanwhile.
+// waitingPart is one of the three parts of a lane's rows that have waiting messages. A message moves only to partHeld:
+// from partScheduled when the message is due, or from partLog when the message's key is blocked. The steps read
+// partHeld last, so they miss no message that moves.
 type waitingPart int
 
 const (
@@ -85,16 +84,17 @@ type Counts struct {
 	Lanes    []int // lanes with selected messages, in rising order; nil if the call only counts
 }
 
-// waitingPage is the largest number of rows of a page. A step reads one or more pages.
+// waitingPage is the largest number of rows of a page.
 const waitingPage = 500
 
 // Canceller cancels messages in the lanes of a store. It is safe for concurrent use.
 type Canceller struct{ Store *lane.Store }
 
-// CancelWaiting makes one step from a position: it cancels the waiting messages that a filter selects. It returns when
-// it has read at least "limit" messages, when it has read the last lane (then "done" is true), or when ctx ends. The
-// next step continues at the returned position. After an error, the returned position is that of the page that failed.
-// If "dryRun" is set, CancelWaiting only counts the messages. A step may be repeated.
+// CancelWaiting makes one step: from a position on, it cancels the messages that a filter selects, or asks the lane's
+// holder to cancel them. The step ends when it has read at least limit messages, when no lane is left (then done is
+// true), or when ctx ends. The next step begins at the returned position. After an error the returned position is the
+// beginning of the failed page. If dryRun is set, CancelWaiting only counts the messages. It does no harm to make a
+// step again from the same position.
 func (c Canceller) CancelWaiting(ctx context.Context, f Filter, from Position, limit int,
 	dryRun bool) (counts Counts, at Position, done bool, err error) {
 	lanes := f.selectLanes(c.Store.Lanes)
@@ -121,7 +121,6 @@ func (c Canceller) CancelWaiting(ctx context.Context, f Filter, from Position, l
 	return counts, at, true, nil
 }
 
-// cancelEach cancels messages of one lane, or requests that the lane's holder cancels them. It counts the messages.
 func (c Canceller) cancelEach(ctx context.Context, number int, entries []*lane.Entry, counts *Counts) error {
 	if !slices.Contains(counts.Lanes, number) {
 		counts.Lanes = append(counts.Lanes, number)
@@ -133,7 +132,7 @@ func (c Canceller) cancelEach(ctx context.Context, number int, entries []*lane.E
 	return err
 }
 
-// readPage reads one page of messages at a position, and returns the position behind the page.
+// readPage reads one page of messages at a position, and returns the position of the next page.
 func (c Canceller) readPage(ctx context.Context, number int, at Position) ([]*lane.Entry, Position, error) {
 	if at.Part == partLog {
 		return c.readLogPage(ctx, number, at)
@@ -182,7 +181,7 @@ func (c Canceller) readLogPage(ctx context.Context, number int, at Position) ([]
 		return nil, at, err
 	}
 	entries, err := c.Store.EntriesFrom(ctx, number, page.Rows)
-	// The scheduled and the held messages are in the other two parts.
+	// Scheduled and held messages are read in their own parts.
 	entries = slices.DeleteFunc(entries, func(e *lane.Entry) bool { return e.IsHeld || e.Stage == weir.Scheduled })
 	return entries, at.positionAfter(page), err
 }
@@ -196,7 +195,7 @@ func waitingQuery(partition, prefix, behind string, columns []string) storage.Qu
 	return q
 }
 
-// positionAfter returns the position behind a page.
+// positionAfter returns the position of the page that follows this page.
 func (p Position) positionAfter(page storage.Page) Position {
 	if page.More || len(page.Rows) == waitingPage {
 		p.After = page.Rows[len(page.Rows)-1].Key

@@ -20,11 +20,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const lanes = 3
 
-// withDueTime gives a message a due time in an hour.
+// withDueTime makes a message due in one hour.
 func withDueTime(m *weir.Message) { m.DueAt = time.Now().Add(time.Hour) }
 
-// appendMessages appends three scheduled and two queued messages, the last one of each kind a minute after the others.
-// It returns the ids by name.
+// appendMessages appends three scheduled and two queued messages, and returns their ids by name. The last message of
+// each kind is appended a minute after the others.
 func appendMessages(l *lanetest.Lanes) map[string]weir.ID {
 	note := func(m *weir.Message) { m.Contract = "note" }
 	ids := map[string]weir.ID{
@@ -38,8 +38,8 @@ func appendMessages(l *lanetest.Lanes) map[string]weir.ID {
 	return ids
 }
 
-// A queued message may be in flight, so only the holder of its lane can cancel it. Scheduled messages are cancelled at
-// once.
+// CancelWaiting cancels scheduled messages itself. A queued message may be in flight, so CancelWaiting only asks the
+// lane's holder to cancel that message.
 func TestCanceller_Filter(t *testing.T) {
 	laneOfKey := lane.Of("/a/2", lanes)
 	for name, c := range map[string]struct {
@@ -100,12 +100,12 @@ func countCancelled(l *lanetest.Lanes, ids map[string]weir.ID) (n int64) {
 	return n
 }
 
-// With a limit of 1 each call returns after a page with messages, and the next call continues behind this page. No
-// message may be left out or counted twice.
+// With a limit of 1, each call ends after the first page that has messages. All calls together must count each message
+// exactly once.
 func TestCanceller_Continues(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, lanes)
-		const n = 700 // more than a page of 500 in the lane of the key
+		const n = 700 // more than one page, which has at most 500 messages
 		for range n {
 			l.Append("/a", "x", withDueTime)
 		}
@@ -138,8 +138,7 @@ func TestCanceller_Continues(t *testing.T) {
 	})
 }
 
-// After a failure of storage the call returns the position of the page that failed, so that the caller can repeat the
-// page.
+// If storage fails, the call returns the position of the failed page, so that the caller can read the page again.
 func TestCanceller_StorageFails(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l, faults := lanetest.New(t, lanes), storagetest.NewFaults()

@@ -1,6 +1,6 @@
-// Package bulkdiscard discards the dead messages that a filter selects, in steps of bounded size. The steps read the
-// dead messages lane by lane. Each step returns the position that it has reached. The caller stores this position, so
-// that any instance can make the next step.
+// Package bulkdiscard discards the dead messages that a filter selects, in steps of bounded size. Each step returns the
+// position that it has reached in the lanes. The caller stores the position, so that any instance can make the next
+// step.
 package bulkdiscard
 
 import (
@@ -22,7 +22,7 @@ type Filter struct {
 	From, To    time.Time // the message died at or after From, and before To
 }
 
-// selectLanes returns the lanes, out of n, that can have selected messages.
+// selectLanes returns those of the n lanes that can have selected messages.
 func (f *Filter) selectLanes(n int) []int {
 	var lanes []int
 	for i := range n {
@@ -33,7 +33,6 @@ func (f *Filter) selectLanes(n int) []int {
 	return lanes
 }
 
-// isSelected reports whether the filter selects a dead message.
 func (f *Filter) isSelected(d lists.DeadRow) bool {
 	switch {
 	case f.Key != "" && d.Key != f.Key,
@@ -48,7 +47,7 @@ func (f *Filter) isSelected(d lists.DeadRow) bool {
 	return fingerprint == f.Fingerprint
 }
 
-// Position is the place that the steps have reached among the dead messages. The zero value is the beginning.
+// Position is the place up to which the steps have read the dead messages. The zero value is the beginning.
 type Position struct {
 	Lane int   `json:"l"` // index among the lanes that the filter selects
 	Seq  int64 `json:"s"` // sequence number of the last message that was read in this lane; 0 = none
@@ -57,23 +56,24 @@ type Position struct {
 // IsValid reports whether a step can have returned the position.
 func (p Position) IsValid() bool { return p.Lane >= 0 && p.Seq >= 0 }
 
-// Counts has two numbers of a step: the messages that it has selected, and the messages whose discard it has requested.
+// Counts has the number of messages that a step has selected, and the results of its requests to discard them.
 type Counts struct {
 	lane.DiscardCounts
 	Selected int64 // messages that the filter selects
 	Lanes    []int // lanes with selected messages, in rising order; nil if the call only counts
 }
 
-// deadPage is the largest number of rows of a page. A step reads one or more pages.
+// deadPage is the largest number of rows of a page.
 const deadPage = 500
 
-// Discarder requests the discard of messages in the lanes of a store. It is safe for concurrent use.
+// Discarder asks the holders of a store's lanes to discard dead messages. It is safe for concurrent use.
 type Discarder struct{ Store *lane.Store }
 
-// DiscardDead makes one step from a position: it requests the discard of the dead messages that a filter selects. It
-// returns when it has read at least "limit" messages, when it has read the last lane (then "done" is true), or when ctx
-// ends. The next step continues at the returned position. After an error, the returned position is that of the page
-// that failed. If "dryRun" is set, DiscardDead only counts the messages. A step may be repeated.
+// DiscardDead makes one step: it goes over the lanes from a position on, and asks the holder of each lane to discard
+// the dead messages that a filter selects. The step ends when it has read at least limit messages, when no lane is left
+// (then done is true), or when ctx ends. The next step begins at the returned position. After an error the returned
+// position is the beginning of the failed page. If dryRun is set, DiscardDead only counts the messages. It is safe to
+// repeat a step.
 func (d Discarder) DiscardDead(ctx context.Context, f Filter, from Position, limit int, reason string,
 	dryRun bool) (counts Counts, at Position, done bool, err error) {
 	lanes := f.selectLanes(d.Store.Lanes)
@@ -110,7 +110,6 @@ func (d Discarder) DiscardDead(ctx context.Context, f Filter, from Position, lim
 	return counts, at, true, nil
 }
 
-// discardEach requests the discard of messages of one lane, and counts them.
 func (d Discarder) discardEach(ctx context.Context, number int, seqs []int64, reason string, counts *Counts) error {
 	if !slices.Contains(counts.Lanes, number) {
 		counts.Lanes = append(counts.Lanes, number)

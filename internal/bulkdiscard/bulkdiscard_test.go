@@ -13,8 +13,8 @@ import (
 	"weir/internal/weir"
 )
 
-// putDead fills a lane with n dead messages. Those with an odd sequence number have the key /odd; the others have the
-// key /even and another error.
+// putDead fills a lane with n dead messages. Messages with an odd sequence number have the key /odd. The other messages
+// have the key /even and another error.
 func putDead(t *testing.T, s *lane.Store, account *memory.Account, number, n int) {
 	t.Helper()
 	for i := 1; i <= n; i++ {

@@ -16,27 +16,27 @@ type Settings struct {
 	Closed   []Window `yaml:"closed"`
 }
 
-// Window is a closed time. If From and To are hours (22:00), the calendar is closed at that time each week. If they are
-// dates (2026-12-24T12:00), it is closed once.
+// Window is a closed time. If From and To are hours (22:00), the window repeats each week on the given Days. If From
+// and To are dates (2026-12-24T12:00), the window occurs once.
 type Window struct {
 	Name string   `yaml:"name"`
-	Days []string `yaml:"days"` // days on which a weekly window begins; empty = each day
+	Days []string `yaml:"days"` // days on which a weekly window begins, such as mon; empty = each day
 	From string   `yaml:"from"`
 	To   string   `yaml:"to"` // if To is an hour that is not after From, the window ends on the next day
 }
 
-// Calendar computes closed times. The zero value is always open. Safe for concurrent use.
+// Calendar computes closed times. The zero value is always open. A Calendar is safe for concurrent use.
 type Calendar struct {
 	zone   *time.Location
 	weekly []weeklyWindow
 	spans  []dateWindow
 }
 
-// weeklyWindow is a window of each week.
+// weeklyWindow is a window that occurs each week.
 type weeklyWindow struct {
 	name     string
 	days     [7]bool   // by time.Weekday
-	from, to timeOfDay // if "to" is above fullDay, it is a time of the next day
+	from, to timeOfDay // a value of "to" above fullDay is on the next day
 }
 
 // dateWindow is a window that occurs once.
@@ -45,7 +45,7 @@ type dateWindow struct {
 	from, to time.Time
 }
 
-// New returns the calendar of settings. The error names every problem, each on a line of its own.
+// New makes a calendar from settings. The error has one line for each problem.
 func New(s Settings) (*Calendar, error) {
 	c := &Calendar{zone: time.UTC}
 	var problems []error
@@ -69,7 +69,7 @@ func New(s Settings) (*Calendar, error) {
 	return c, errors.Join(problems...)
 }
 
-// addWindow parses and adds one window, and returns every problem of it.
+// addWindow parses and adds one window, and returns all problems of the window.
 func (c *Calendar) addWindow(w Window) (problems []error) {
 	if strings.TrimSpace(w.Name) == "" {
 		problems = append(problems, errors.New("name is missing: it is shown as the reason of the pause"))
@@ -131,8 +131,8 @@ func (c *Calendar) addSpan(w Window) (problems []error) {
 	return problems
 }
 
-// At reports whether the calendar is closed at a time. The reason has the names of the windows that contain the time.
-// If other windows follow these without a gap, "until" is the end of the last one.
+// At reports whether the calendar is closed at t. The reason has the names of the windows that contain t. If the
+// calendar is closed, "until" is the time at which the calendar opens; otherwise "until" is zero.
 func (c *Calendar) At(t time.Time) (closed bool, reason string, until time.Time) {
 	var names []string
 	until = c.endOfCovering(t, func(name string) {
@@ -149,11 +149,11 @@ func (c *Calendar) At(t time.Time) (closed bool, reason string, until time.Time)
 	return true, strings.Join(names, ", "), until.UTC()
 }
 
-// daysAhead is how many days Next looks at, today included. Today's window may have begun already, and a week later the
-// clocks may skip the hour of the window. So the next window of a weekday can begin two weeks after today.
+// daysAhead is the number of days that Next examines, today included. It must be 15 for a window that occurs only on
+// today's weekday and has already begun today. If the clocks skip this window in 7 days, it next occurs in 14 days.
 const daysAhead = 15
 
-// Next returns the next time after t at which the calendar closes or opens; zero = it never does.
+// Next returns the first time after t at which the calendar closes or opens, or the zero time if there is none.
 func (c *Calendar) Next(t time.Time) time.Time {
 	if closed, _, until := c.At(t); closed {
 		return until
@@ -169,7 +169,7 @@ func (c *Calendar) Next(t time.Time) time.Time {
 	}
 	for i := range c.weekly {
 		for ahead := range daysAhead {
-			// If the clocks skip the hour of a window, the calendar stays open on that day.
+			// If the clocks skip the whole window, "from" equals "to", and the calendar stays open on that day.
 			if from, to, ok := c.weekly[i].windowOn(t.In(c.zone), ahead); ok && from.Before(to) {
 				consider(from)
 			}
@@ -181,8 +181,8 @@ func (c *Calendar) Next(t time.Time) time.Time {
 	return next.UTC()
 }
 
-// endOfCovering calls the function "report" with the name of each window that contains t, and returns the latest end of
-// these windows; zero if no window contains t.
+// endOfCovering returns the latest end of the windows that contain t, or the zero time if no window contains t. It
+// calls the function report with the name of each of these windows.
 func (c *Calendar) endOfCovering(t time.Time, report func(name string)) (end time.Time) {
 	consider := func(name string, from, to time.Time) {
 		if from.After(t) || !to.After(t) {
@@ -210,8 +210,8 @@ func (c *Calendar) endOfCovering(t time.Time, report func(name string)) (end tim
 	return end
 }
 
-// windowOn returns the window that begins on one day. That day comes "ahead" days after the day of "local". If no
-// window begins on that day, ok is false.
+// windowOn returns the window that begins on the day that is "ahead" days after the date of local. If no window begins
+// on that day, ok is false.
 func (w *weeklyWindow) windowOn(local time.Time, ahead int) (from, to time.Time, ok bool) {
 	y, m, d := local.Date()
 	date := time.Date(y, m, d+ahead, 0, 0, 0, 0, time.UTC)

@@ -39,7 +39,7 @@ func TestCalendar_At(t *testing.T) {
 	t.Parallel()
 	c := mustNew(t, berlin)
 	for name, want := range map[string]struct{ at, reason, until, next string }{
-		"Open":                  {"2026-06-12T19:59:59Z", "", "", "2026-06-12T20:00:00Z"}, // this day is a Friday
+		"Open":                  {"2026-06-12T19:59:59Z", "", "", "2026-06-12T20:00:00Z"}, // 12 June 2026 is a Friday
 		"Closes":                {"2026-06-12T20:00:00Z", "night freeze", "2026-06-13T05:30:00Z", ""},
 		"PastMidnightAndMerged": {"2026-06-13T03:30:00Z", "night freeze, morning", "2026-06-13T05:30:00Z", ""},
 		"OnlyTheSecond":         {"2026-06-13T04:00:00Z", "morning", "2026-06-13T05:30:00Z", ""},
@@ -103,7 +103,7 @@ func TestCalendar_EmptyIsOpen(t *testing.T) {
 	}
 }
 
-// TestCalendar_NextAndAtAgree goes from change to change, and calls At between two changes.
+// TestCalendar_NextAndAtAgree goes from change to change with Next. Between two changes, At must not report a change.
 func TestCalendar_NextAndAtAgree(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "UTC"} {

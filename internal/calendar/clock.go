@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// timeOfDay is a time of day in minutes since midnight. A value above fullDay is a time of the next day.
+// timeOfDay is a time of day in minutes after midnight. A value above fullDay is on the next day.
 type timeOfDay int
 
 const fullDay timeOfDay = 24 * 60
@@ -35,7 +35,7 @@ func parseClock(text string) (timeOfDay, error) {
 	return 0, fmt.Errorf("%q is after 24:00", text)
 }
 
-// parseDate parses a date, with or without an hour. For the argument "last", see instantAtWall.
+// parseDate parses a date with or without a time of day. For the argument "last", see instantAtWall.
 func (c *Calendar) parseDate(text string, last bool) (time.Time, error) {
 	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02"} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -51,11 +51,13 @@ func instantOf(date time.Time, at timeOfDay, zone *time.Location, last bool) tim
 	return instantAtWall(date.Add(time.Duration(at)*time.Minute), zone, last)
 }
 
-// instantAtWall returns the instant at which clocks in zone show the local time "wall". The value of "wall" is written
-// as if it were UTC. If that local time occurs twice, instantAtWall returns the second instant if "last" is true, and
-// else the first. If the clocks skip that local time, it returns the instant of the skip.
+// instantAtWall returns the instant at which clocks in zone show the date and time of wall. The time zone of wall is
+// UTC, and has no meaning. If the clocks show that time twice, instantAtWall returns the second instant if "last" is
+// true, and otherwise the first. If the clocks skip that time, instantAtWall returns the instant at which the clocks
+// change.
 func instantAtWall(wall time.Time, zone *time.Location, last bool) time.Time {
-	// No zone changes its clocks twice in two days, so one day before and one day after have the only possible offsets.
+	// No zone changes its clocks twice in two days. So the zone's offset at this time equals the offset one day before
+	// or the offset one day after.
 	_, before := wall.Add(-24 * time.Hour).In(zone).Zone()
 	_, after := wall.Add(24 * time.Hour).In(zone).Zone()
 	first, second := wall.Add(-time.Duration(before)*time.Second), wall.Add(-time.Duration(after)*time.Second)
@@ -73,7 +75,7 @@ func instantAtWall(wall time.Time, zone *time.Location, last bool) time.Time {
 	return change
 }
 
-// showsWall reports whether clocks in zone show the local time "wall" at the instant "t".
+// showsWall reports whether clocks in zone show the date and time of wall at the instant t.
 func showsWall(t, wall time.Time, zone *time.Location) bool {
 	_, offset := t.In(zone).Zone()
 	return t.Add(time.Duration(offset) * time.Second).Equal(wall)

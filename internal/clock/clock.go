@@ -1,4 +1,5 @@
-// Package clock has a sleep that a context can end, and loads time zones by names that every machine accepts.
+// Package clock has Sleep, which a context can end, and LoadZone, which accepts the same names of time zones on every
+// machine.
 package clock
 
 import (
@@ -6,7 +7,7 @@ import (
 	"time"
 )
 
-// Sleep waits for d, or until ctx ends. It returns false if ctx has ended.
+// Sleep waits for d, or less if ctx ends. It returns false if ctx has ended, and otherwise true.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// LoadZone returns the time zone of a name of the tz database. It refuses the other names that the
-// directories of a machine may hold (its local time, POSIX rules, zones with leap seconds), so that each
-// machine accepts the same names.
+// LoadZone returns the time zone with a name of the tz database; "" means UTC. Some machines have further names, such
+// as localtime and posix/Europe/Berlin. LoadZone refuses these names, so that all machines accept the same names.
 func LoadZone(name string) (*time.Location, error) {
 	lower := strings.ToLower(name)
 	switch {

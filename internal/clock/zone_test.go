@@ -6,7 +6,7 @@ import (
 	"weir/internal/clock"
 )
 
-// The directories of a machine may have names that the tz database does not have. They differ between machines.
+// LoadZone must refuse names that exist only on some machines.
 func TestLoadZone(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"": true, "UTC": true, "Europe/Berlin": true, "Local": false,

@@ -13,7 +13,7 @@ var assets embed.FS
 
 var assetTypes = map[string]string{"app.css": "text/css; charset=utf-8", "app.js": "text/javascript; charset=utf-8"}
 
-// stamp is a hash of the assets, and the version in their addresses. A browser can cache an asset for a long time,
+// stamp is a hash of all assets, and a parameter of their addresses. A browser can cache an asset for a long time,
 // because a changed asset has another address.
 var stamp = assetStamp()
 

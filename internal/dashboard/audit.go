@@ -22,7 +22,7 @@ type Parameter struct{ Name, Value string }
 func (c Change) Parameters() []Parameter {
 	var detail map[string]any
 	if json.Unmarshal([]byte(c.Detail), &detail) != nil {
-		return nil // Detail has no parameters
+		return nil // Detail is not a JSON object, so it has no parameters
 	}
 	var parameters []Parameter
 	for _, name := range slices.Sorted(maps.Keys(detail)) {

@@ -21,12 +21,13 @@ type cacheLoad[T any] struct {
 	err   error
 }
 
-// maxCached is the number of entries from which on a cache drops finished loads before it adds an entry.
+// maxCached is the size at which a cache drops finished loads before it adds an entry.
 const maxCached = 8
 
-// load returns the cached value of key if its load began at most age before now. Otherwise it loads the value. All
-// parts of a page pass the same now, so a page loads each value only once, even if age is 0. If a caller stops waiting,
-// the load continues, because other callers can wait for the same value. load does not cache an error.
+// load returns the value of key. If a load of the value is in progress, the caller waits for this load. A finished load
+// is used if it began at most the duration "age" before the time "now". Otherwise a new load starts.
+// All parts of a page pass one time as "now", so a page loads each value only once, even if age is 0. If a caller stops
+// waiting, the load continues, because other callers can wait for the value. An error is not cached.
 func (s *cache[T]) load(ctx context.Context, key string, now time.Time, age time.Duration,
 	read func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()

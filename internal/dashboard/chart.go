@@ -34,8 +34,8 @@ type chart struct {
 	Columns         []column
 	Times           []axisTime // the times below the plot
 	Empty           bool       // no series has a value
-	NowFrom         time.Time  // start of the step whose values the legend shows; zero = it shows the present values
-	NowUntil        time.Time  // end of the step that starts at NowFrom
+	NowFrom         time.Time  // start of the time step whose values the legend shows; zero = the present values
+	NowUntil        time.Time  // end of the time step that starts at NowFrom
 }
 
 type gridLine struct {

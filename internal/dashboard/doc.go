@@ -21,5 +21,5 @@
 // # Hostile content
 //
 // Keys, bodies and error texts come from upstreams and from the CMS. html/template escapes these texts, and no page has
-// an inline script or style. Show makes characters visible that are invisible or change the writing direction.
+// an inline script or style. The function Show replaces characters that are invisible or change the writing direction.
 package dashboard

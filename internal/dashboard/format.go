@@ -198,8 +198,8 @@ func truncateText(n int, s string) string {
 	return string([]rune(s)[:n]) + "…"
 }
 
-// Show replaces each character that is invisible or changes the writing direction with its number, such as ⟨U+202E⟩.
-// It replaces invalid UTF-8 with ⟨U+FFFD⟩.
+// Show replaces each character that is invisible or changes the writing direction. The replacement is the number of the
+// character, such as ⟨U+202E⟩. Show replaces invalid UTF-8 with ⟨U+FFFD⟩.
 func Show(s string) string {
 	if strings.IndexFunc(s, isInvisible) < 0 && utf8.ValidString(s) {
 		return s

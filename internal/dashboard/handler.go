@@ -48,14 +48,14 @@ type Dashboard struct {
 	mux *http.ServeMux
 
 	lanes     cache[wire.LaneList]
-	past      cache[History]        // by name of the span
-	errors    cache[wire.ErrorList] // by the lanes' numbers of dead messages
+	past      cache[History]        // by name of the time span
+	errors    cache[wire.ErrorList] // by the number of dead messages in each lane
 	replays   cache[[]wire.Job]
 	batches   cache[[]wire.Batch]
 	schedules cache[[]Schedule]
 	changesOf cache[ChangeList]         // by message id
 	obstacles cache[string]             // by message id
-	stagesOf  cache[map[weir.Stage]int] // by batch id and number of parts that are messages
+	stagesOf  cache[map[weir.Stage]int] // by batch id and the number of parts that became messages
 }
 
 //go:embed templates/*.html
@@ -142,8 +142,8 @@ func (d *Dashboard) notFoundView(_ context.Context, p *page, _ *http.Request) (v
 	return nil, &weir.Error{Kind: weir.NotFound, Op: "dashboard", Message: "There is no page at this address."}
 }
 
-// templates returns the template of each page. It parses all templates at its first call: at the start of the process,
-// the parsing would delay each cold start by 5 ms.
+// templates returns the template of each page. The first call parses the templates. Parsing takes 5 ms, and at the
+// start of the process it would delay each cold start.
 var templates = sync.OnceValue(func() map[string]*template.Template {
 	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job", "batches", "batch",
 		"schedules", "schedule", "pauses", "audit", "failed")

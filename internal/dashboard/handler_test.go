@@ -110,8 +110,8 @@ func TestDashboard_WrongParameters(t *testing.T) {
 	}
 }
 
-// If Weir stopped counting early (Exact is false), the numbers of scheduled and retrying messages are lower bounds.
-// Weir subtracts both from the number of waiting messages, so the number of queued messages is an upper bound.
+// If Weir stopped counting early (Lane.Exact is false), the numbers of scheduled and retrying messages are lower
+// bounds. Weir subtracts both from the number of waiting messages, so the number of queued messages is an upper bound.
 func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewEmpty()
@@ -148,8 +148,8 @@ func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	}
 }
 
-// Weir groups similar errors, and masks the words in which they can differ. For each group, the page also shows one
-// error without masks.
+// Weir groups similar errors, and masks the words in which these errors can differ. For each group, the page also shows
+// one error without masks.
 func TestDashboard_ShowsAnExampleOfEachError(t *testing.T) {
 	t.Parallel()
 	busy := dashboardtest.NewBusy()
@@ -162,8 +162,8 @@ func TestDashboard_ShowsAnExampleOfEachError(t *testing.T) {
 	}
 }
 
-// A link that downloads a file has the filter of the page as parameters, and the key with which the operator opened the
-// page.
+// The parameters of a download link are the filter of the page, the format of the file, and the key with which the
+// operator opened the page.
 func TestDashboard_LinksOfFiles(t *testing.T) {
 	t.Parallel()
 	busy := dashboardtest.NewBusy()
@@ -244,7 +244,7 @@ func TestDashboard_APanicDoesNotEndTheProcess(t *testing.T) {
 	}
 }
 
-// slow is a source whose method Lanes blocks until the test closes slow.ends.
+// slow is a source whose method Lanes blocks until the test closes slow.ends, or until the context of the call ends.
 type slow struct {
 	*dashboardtest.Source
 	asked atomic.Int32 // number of calls of Lanes

@@ -34,7 +34,7 @@ type messageView struct {
 }
 
 // BodyVersion returns the version of the body that the page shows. Each edit changes the version. An erasure also
-// changes it, because an open page must then remove the body.
+// changes the version, because an open page must then remove the body.
 func (v *messageView) BodyVersion() string {
 	if !v.M.ErasedAt.IsZero() {
 		return "erased"
@@ -45,7 +45,7 @@ func (v *messageView) BodyVersion() string {
 	return "accepted"
 }
 
-// Which names the body that the page shows: "edited" if the message was edited, otherwise "accepted".
+// Which returns the name of the body that the page shows: "edited" if the message was edited, otherwise "accepted".
 func (v *messageView) Which() string {
 	if v.Edited {
 		return "edited"
@@ -163,8 +163,8 @@ func messageEvents(m wire.Message, now time.Time) []event {
 	return events
 }
 
-// lastReplay returns the event of the last requested replay, and reports whether the holder carried out the replay. If
-// the holder carried out a replay with an edit, lastReplay returns nil and false, because the event of the edit
+// lastReplay returns the event of the last requested replay, and reports whether the holder carried out the replay. For
+// a replay that came with an edit and was carried out, lastReplay returns nil and false, because the event of the edit
 // mentions the replay.
 func lastReplay(m wire.Message) (asked []event, done bool) {
 	if m.ReplayAskedAt.IsZero() {
@@ -186,7 +186,7 @@ func editedLast(m wire.Message) bool {
 	return !m.ReplayAskedAt.IsZero() && !m.Edited.At.Before(m.ReplayAskedAt)
 }
 
-// forcedFact returns a note if the last replay was forced. The note explains why the CMS can have an older version.
+// forcedFact returns a note if the last replay was forced. A forced replay can replace newer content in the CMS.
 func forcedFact(m wire.Message) []labelledValue {
 	if !m.ReplayForced {
 		return nil

@@ -74,7 +74,7 @@ type health struct {
 	Share                         float64 // share of attempts that did not deliver
 	P50, P95, P99                 time.Duration
 	LagP50, LagP95                time.Duration
-	PausedUntil                   time.Time // earliest end of the pauses for the CMS; zero = no lane is paused for it
+	PausedUntil                   time.Time // earliest end of the lanes' pauses for the CMS; zero = there is none
 	Reason                        string    // reason of the pause until PausedUntil; "" = no lane is paused for the CMS
 	FailedAt                      time.Time // time of the last attempt if that attempt failed; otherwise zero
 	FailedReason                  string
@@ -215,8 +215,9 @@ func newHealth(s Step, lanes []wire.Lane) health {
 	return h
 }
 
-// noteLastFailure sets FailedAt and FailedReason if the last known attempt failed. It also uses FoundDown of the lanes,
-// which shows a failure at once. The history shows attempts of other instances up to two minutes late.
+// noteLastFailure sets FailedAt and FailedReason if the last known attempt failed. It looks into the history and
+// also at the lanes, because the history shows the attempts of other instances up to two minutes late. The field
+// FoundDown of a lane shows a failure at once.
 func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
 	failedAt := s.FailedAt
 	for _, l := range lanes {
@@ -235,8 +236,9 @@ func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
 	}
 }
 
-// drawCharts returns the charts of a history. The legend of the backlog shows the argument "waiting" or, if it is
-// negative, the last number in the history. The other legends show the last step whose counters are complete.
+// drawCharts returns the charts of a history. The legend of the backlog shows the argument "waiting" or, if this
+// argument is negative, the last number in the history. The other legends show the last step whose counters are
+// complete.
 func drawCharts(past History, step time.Duration, now time.Time, waiting int64) []chart {
 	if len(past.Steps) == 0 {
 		return nil
@@ -297,8 +299,8 @@ func (p *plotter) plot(name string, legend int, text func(float64) string, value
 	return s
 }
 
-// plotRate returns a series of numbers per minute. For a step that is not over, it divides by the time up to now, but
-// at least by one minute.
+// plotRate returns a series of numbers per minute. For a step that is not over, plotRate divides the number by the
+// minutes since the start of the step, or by 1 if the step began less than a minute ago.
 func (p *plotter) plotRate(name string, count func(Step) int64) series {
 	return p.plot(name, p.whole, formatRate, func(s Step) float64 {
 		length := max(min(p.step, p.now.Sub(s.At)), time.Minute)
@@ -318,8 +320,8 @@ func (p *plotter) nameTime(c chart) chart {
 	return c
 }
 
-// knownMilliseconds returns a duration in milliseconds. A duration of 0 is not known: it becomes NaN, a gap in the
-// line.
+// knownMilliseconds returns a duration in milliseconds. A duration of 0 means that the value is not known. For 0,
+// knownMilliseconds returns NaN, which the chart shows as a gap in the line.
 func knownMilliseconds(d time.Duration) float64 {
 	if d <= 0 {
 		return math.NaN()

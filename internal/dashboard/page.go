@@ -27,7 +27,7 @@ type page struct {
 	Script  string   // address of the script
 
 	key   string // key of functions/view, from the address
-	known string // the BodyVersion that the browser shows; "" = the browser shows no body yet
+	known string // version of the message's body that the browser shows; "" = the browser shows no body yet
 	self  *url.URL
 	code  int
 	mu    sync.Mutex // guards Unread
@@ -47,11 +47,11 @@ func (d *Dashboard) newPage(r *http.Request, name string) *page {
 
 func (p *page) status() int { return p.code }
 
-// Link returns the address of the page at path below Base. params are pairs of a name and a value. Link leaves out a
-// pair with an empty value, and adds the key and the theme.
+// Link returns the address of a page. The argument "path" is the page's path below Base. params are pairs of a name and
+// a value. Link leaves out a pair with an empty value, and adds the key and the theme.
 func (p *page) Link(path string, params ...string) string { return p.pageURL(Base+path, params...) }
 
-// API returns the address of path in the API, with the key. For params see Link.
+// API returns the address of an API path, with the key. For params, see Link.
 func (p *page) API(path string, params ...string) string {
 	q := queryValues(params)
 	if p.key != "" {
@@ -99,7 +99,7 @@ func (p *page) With(name, value string) string {
 	return joinURL(p.self.EscapedPath(), q)
 }
 
-// Hidden returns the parameters that each form sends in hidden fields: the key and the theme.
+// Hidden returns the parameters that a form must send in hidden fields: the key and the theme.
 func (p *page) Hidden() map[string]string {
 	hidden := map[string]string{}
 	if p.key != "" {

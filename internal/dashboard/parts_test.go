@@ -54,7 +54,7 @@ func TestIndentXML(t *testing.T) {
 }
 
 // The time of indentXML grows with the number of nested elements, not with the square of this number. The test compares
-// the shortest of several runs, because a busy machine delays some of them.
+// the shortest of several runs, because a busy machine delays some runs.
 func TestIndentXML_CostsLittle(t *testing.T) {
 	t.Parallel()
 	measure := func(levels int) time.Duration {

@@ -114,7 +114,7 @@ type pausesView struct {
 	*page
 	Report    wire.LaneList
 	Pauses    []wire.Pause
-	Automatic []wire.Lane // paused by the calendar or for the CMS
+	Automatic []wire.Lane // lanes that an operator did not pause: PausedBy is "calendar" or "cms"
 	Key, Lane string
 }
 

@@ -33,8 +33,8 @@ type scheduleView struct {
 	S ScheduleDetail
 }
 
-// schedulePage shows a recurring message. Its name can begin with a dot, and some servers refuse a path with such a
-// name. So the name is a parameter of the address.
+// schedulePage shows a schedule. The schedule's name is a parameter of the address, and not a part of the path. So the
+// page is reachable even if the name begins with a dot.
 func (d *Dashboard) schedulePage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	s, err := d.Schedules.Schedule(ctx, r.URL.Query().Get("name"))
 	if err != nil {

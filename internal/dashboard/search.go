@@ -30,7 +30,7 @@ type searchView struct {
 	Text, Key, Lane, From, To string
 	Stages, Contracts         []option
 	Upstreams                 []option          // nil = the settings have no upstreams
-	More                      map[string]string // further filters of the search, by name
+	More                      map[string]string // values of furtherFilters, by name
 	Orders                    []option
 	IsNarrowed                bool // at least one further filter is set
 	IsFirst                   bool // the list is the first page of the search
@@ -64,8 +64,8 @@ func isoOrEmpty(t time.Time) string {
 	return formatISO(t)
 }
 
-// furtherFilters are the names of the filters in the part of the form that is closed at first. The address of the page
-// and the API use the same names.
+// furtherFilters are the names of the filters in the section "More filters" of the form. The address of the page and
+// the API use the same names.
 var furtherFilters = []string{"keyPrefix", "version", "cmsStatus", "attemptsFrom", "attemptsTo", "finishedFrom",
 	"finishedTo", "idempotencyKey", "shown", "upstream"}
 
@@ -188,7 +188,8 @@ func readQuery(r *http.Request) (Query, error) {
 	return q, nil
 }
 
-// readMoment parses a time, as UTC if the text names no zone. For "" it returns the zero time and true.
+// readMoment parses a time, and returns it in UTC. A text without a zone is in UTC. For "" readMoment returns the zero
+// time and true.
 func readMoment(text string) (time.Time, bool) {
 	if text == "" {
 		return time.Time{}, true

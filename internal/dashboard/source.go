@@ -9,7 +9,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Lanes reads the states of the lanes. The state of each lane is one snapshot.
+// Lanes reads the states of the lanes. All numbers in wire.Counts of a lane are from the same moment.
 type Lanes interface {
 	Lanes(ctx context.Context) (wire.LaneList, error)
 }
@@ -108,7 +108,7 @@ type Change struct {
 }
 
 // Author returns the name of the person who made the change. If the name is not known, Author returns the fingerprint
-// of the key, such as "key 3fa9c2d1". It returns "" if the request had no key either.
+// of the key, such as "key 3fa9c2d1". If both are not known, Author returns "".
 func (c Change) Author() string {
 	if c.Principal == "" && c.KeyID != "" {
 		return "key " + c.KeyID
@@ -130,8 +130,9 @@ type History struct {
 	CompleteUntil time.Time
 }
 
-// Step has the counters of one step. Waiting and Oldest are the largest values that instances recorded in the step. If
-// no instance recorded them, they are the values of an earlier step, or 0.
+// Step has the counters of one interval of a History. Waiting is a sum over the lanes: for each lane, it includes the
+// largest value that instances recorded in the interval. Oldest is the largest recorded value of all lanes. If no
+// instance recorded a lane in the interval, Waiting and Oldest include the lane's values of an earlier interval, or 0.
 type Step struct {
 	At                                 time.Time
 	Accepted, Delivered, Dead          int64
@@ -143,7 +144,7 @@ type Step struct {
 	Oldest                             time.Duration    // age of the oldest waiting message
 	Transactions                       map[string]int64 // storage transactions by service and operation
 	AnsweredAt                         time.Time        // last attempt that was delivered or rejected; zero = none
-	FailedAt                           time.Time        // last attempt with the outcome retry or unavailable; zero = none
+	FailedAt                           time.Time        // last attempt that ended as retry or unavailable; zero = none
 }
 
 // Query is an operator's search. Empty fields match every message.
@@ -153,7 +154,7 @@ type Query struct {
 	Lane     int // -1 = all lanes
 	From, To time.Time
 	Limit    int
-	Sort     string            // order, as in the API; only the messages of one answer are sorted
+	Sort     string            // order, as in the API; only the messages of one page of the list are sorted
 	Filters  map[string]string // further filters, by their names in the API
 }
 

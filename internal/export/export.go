@@ -16,14 +16,14 @@ import (
 	"weir/internal/httpio"
 )
 
-// MaxLines is the largest number of lines of one export, and the default.
+// MaxLines is the largest and the default number of lines of an export.
 const MaxLines = 10_000
 
 const (
 	// pageLines is the largest number of lines that are in memory at the same time.
 	pageLines = 200
-	// maxTime is the time after which an export reads no further page. Clients of the API wait longer, so that the page
-	// that is being read at that time still reaches them.
+	// maxTime is the time after which an export reads no further page. It is shorter than the timeouts of clients: a
+	// client still gets the page whose read began before maxTime was over.
 	maxTime = 15 * time.Second
 )
 
@@ -36,8 +36,9 @@ const (
 	JSON Format = "json"
 )
 
-// ParseFormat returns the format that a request asks for by the parameter format or, without it, by the header
-// Accept; "" = the request does not ask for a file. It returns an error if the parameter is neither csv nor json.
+// ParseFormat returns the format that a request asks for. The parameter format is csv or json; any other value is an
+// error. Without the parameter the format is CSV if the header Accept has text/csv. Otherwise it is "": the request
+// does not ask for a file.
 func ParseFormat(r *http.Request) (Format, error) {
 	switch f := Format(r.URL.Query().Get("format")); f {
 	case CSV, JSON:
@@ -57,24 +58,25 @@ func ParseFormat(r *http.Request) (Format, error) {
 // Page is a page of a list.
 type Page[T any] struct {
 	Lines []T
-	Next  string // token of the next page; "" = none
-	End   any    // object whose fields follow the lines in JSON, if this page is the last page of the export
+	Next  string // token of the next page; "" = this is the last page of the list
+	End   any    // its JSON fields follow the lines, if this is the export's last page
 }
 
 // List is a list that is written as a file, page by page. All fields are required.
 type List[T any] struct {
-	File      string // name of the file, without weir- and the format
-	Name      string // name of the list in JSON
+	File      string // name of the file, without the prefix "weir-" and the extension
+	Name      string // name of the JSON field that has the lines
 	Columns   []string
 	NewRecord func(T) []string // one cell for each column
-	// ReadPage reads at most limit lines. A list of a single page ignores the token.
+	// ReadPage reads at most limit lines of the page that token names; "" = the first page. A list of a single page
+	// ignores the token.
 	ReadPage func(ctx context.Context, limit int, token string) (Page[T], error)
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
-// WriteIfAsked reports whether the request asks for a file. If so, it answers with the export, of at most MaxLines
-// lines. If the format is unknown, it returns an error and does not answer. See ParseFormat and Write.
+// WriteIfAsked answers with an export of at most MaxLines lines, if the request asks for a file. It reports whether the
+// request asked. If ParseFormat returns an error, WriteIfAsked returns the error and does not answer.
 func (x *List[T]) WriteIfAsked(w http.ResponseWriter, r *http.Request) (isAsked bool, err error) {
 	f, err := ParseFormat(r)
 	if err != nil || f == "" {
@@ -84,9 +86,12 @@ func (x *List[T]) WriteIfAsked(w http.ResponseWriter, r *http.Request) (isAsked 
 	return true, nil
 }
 
-// Write answers with the export. It reads until it has limit lines, until the list ends, or until maxTime is over. If
-// the first page cannot be read, it answers with an error. If a later page cannot be read, it cuts off the connection,
-// so that the client does not take the file for complete.
+// Write answers with an export of at most limit lines, from the page that token names; "" = the first page. It reads no
+// further page after 15 s.
+//
+// If the first page cannot be read, Write answers with an error. If a later page cannot be read, Write panics with
+// http.ErrAbortHandler. The server then cuts off the connection, so that the client does not take the file for
+// complete.
 func (x *List[T]) Write(w http.ResponseWriter, r *http.Request, f Format, limit int, token string) {
 	began := x.Now()
 	p, err := x.ReadPage(r.Context(), min(limit, pageLines), token)
@@ -118,7 +123,7 @@ type lineWriter[T any] struct {
 	*List[T]
 	out   http.ResponseWriter
 	csv   *csv.Writer // nil = JSON
-	lines int         // that were written
+	lines int         // number of lines that were written
 }
 
 func newLineWriter[T any](w http.ResponseWriter, x *List[T], f Format) *lineWriter[T] {
@@ -134,7 +139,7 @@ func newLineWriter[T any](w http.ResponseWriter, x *List[T], f Format) *lineWrit
 	out := &lineWriter[T]{List: x, out: w}
 	if f == CSV {
 		out.csv = csv.NewWriter(w)
-		out.csv.UseCRLF = true // RFC 4180
+		out.csv.UseCRLF = true // as RFC 4180 wants
 		out.csv.Write(x.Columns)
 		return out
 	}
@@ -160,11 +165,11 @@ func (o *lineWriter[T]) flushLines() {
 	http.NewResponseController(o.out).Flush()
 }
 
-// writeEnd writes the end of the file. CSV has no fields beside its lines. So an incomplete list in CSV ends with a
-// line that has a note in parentheses.
+// writeEnd writes the end of the file. An incomplete CSV file ends with a note, because CSV has no field for the token
+// of the next page.
 func (o *lineWriter[T]) writeEnd(p Page[T]) {
 	if o.csv == nil {
-		rest := encodeJSON(p.End) // begins with a brace
+		rest := encodeJSON(p.End) // a JSON object
 		o.out.Write([]byte("]"))
 		if len(rest) > len("{}") {
 			o.out.Write([]byte(","))
@@ -185,8 +190,8 @@ func encodeJSON(v any) []byte {
 	return data
 }
 
-// guardCells puts an apostrophe before each cell that a spreadsheet would run as a formula. Without the apostrophe an
-// upstream could send a formula to the operator's spreadsheet, because some cells have texts of upstreams.
+// guardCells puts an apostrophe before each cell that a spreadsheet would run as a formula. Some cells have texts of
+// upstreams, which could otherwise run formulas in an operator's spreadsheet.
 func guardCells(cells []string) []string {
 	for i, cell := range cells {
 		if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
@@ -196,7 +201,7 @@ func guardCells(cells []string) []string {
 	return cells
 }
 
-// FormatTime returns a time for a cell; "" for the zero time.
+// FormatTime returns a time as text for a cell; "" for the zero time.
 func FormatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -204,7 +209,7 @@ func FormatTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// FormatNumber returns a number for a cell; "" for 0.
+// FormatNumber returns a number as text for a cell; "" for 0.
 func FormatNumber(n int) string {
 	if n == 0 {
 		return ""

@@ -1,6 +1,6 @@
-// Package filing validates the messages of upstreams and appends them to their lanes. It reads the headers beside the
-// body, checks the body against its contract, and appends the message. Posts, deliveries of a broker, files of the
-// inbox and parts of a batch all pass through it, so a header or a rule has the same meaning for each of them.
+// Package filing checks messages of upstreams and files them: it appends each message to the log of the message's lane.
+// Messages come as posts, from a message broker, as files of the inbox, or as parts of a batch. All of them pass
+// through this package, so that a header or a rule means the same everywhere.
 package filing
 
 import (
@@ -11,47 +11,48 @@ import (
 	"weir/internal/weir"
 )
 
-// Contracts parses a body into a message; see contract.Set. Its error has every problem of the body.
+// Contracts parses a body into a message; see contract.Set. The error of Accept lists all problems of the body.
 type Contracts interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }
 
-// Callbacks checks the address of a callback. It returns Invalid with the reason if the address is not allowed.
+// Callbacks checks the addresses of callbacks. If an address is not allowed, Check returns an error of kind Invalid
+// with the reason.
 type Callbacks interface{ Check(address string) error }
 
-// Appender appends a message to its lane, and wakes no drainer; see lane.Appender.
+// Appender appends a message to its lane without waking the drainer of this process; see lane.Appender.
 type Appender interface {
 	AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
 }
 
 // Limits enforces the contracts, rates and quotas of upstreams; see upstream.Set.
 type Limits interface {
-	// CheckContract returns Forbidden if the upstream may not send messages of the contract.
+	// CheckContract returns an error of kind Forbidden if the upstream may not send messages of the contract.
 	CheckContract(upstream, contract string) error
-	// Admit counts a message against the rate and the quota of the upstream. It returns Limited if one of the two is
-	// used up, Forbidden if no upstream has the name, and Unavailable if storage fails. The function giveBack is
-	// never nil. When it is called, the message no longer counts against the quota, but still counts against the
-	// rate.
+	// Admit counts a message against the rate and the quota of the upstream. The error's kind is Limited if the rate or
+	// the quota is used up, Forbidden if no upstream has the name, and Unavailable if storage fails. giveBack is never
+	// nil. After a call of giveBack the message counts only against the rate.
 	Admit(ctx context.Context, upstream string) (giveBack func(), err error)
 }
 
 // Submission is a message as an upstream sends it.
 type Submission struct {
 	ContentType string
-	Body        []byte // the message keeps this slice, so the caller must not change the slice any more
+	Body        []byte // must not be changed after the call, because the message keeps the slice
 	Options     Options
 }
 
 // Options are the parts of a submission that are not its body.
 type Options struct {
 	IdempotencyKey          string    // "" = none
-	DueAt                   time.Time // zero = the due time in the body, or none
+	DueAt                   time.Time // zero = the due time in the body, if any
 	Callback                string    // "" = none
-	Upstream                string    // the verified name of the upstream; "" = none, and no limits
+	Upstream                string    // the verified name of the upstream; "" = none, so no limits apply
 	TraceParent, TraceState string    // "" = none
 }
 
-// Filer validates and files submissions. All fields except Limits are required. It is safe for concurrent use.
+// Filer validates submissions and appends their messages. All fields except Limits are required. A Filer is safe for
+// concurrent use.
 type Filer struct {
 	Contracts Contracts
 	Callbacks Callbacks
@@ -59,9 +60,11 @@ type Filer struct {
 	Limits    Limits // nil = the settings name no upstream, so no message is limited
 }
 
-// Validate returns the message of a submission. The error is a *weir.Error. Its kind is Malformed, TooLarge,
-// Unsupported, or Invalid with all problems found. It is Forbidden if the upstream may not send messages of the
-// contract, and Unavailable if ctx ends while the call waits for memory.
+// Validate returns the message of a submission. The error is a *weir.Error of one of these kinds:
+//
+//   - Malformed, TooLarge, Unsupported or Invalid: the body is refused. An Invalid error lists all problems.
+//   - Forbidden: the upstream may not send messages of the contract.
+//   - Unavailable: ctx ended before enough memory was free to parse the body.
 func (f *Filer) Validate(ctx context.Context, s Submission) (weir.Message, error) {
 	m, err := f.Contracts.Accept(ctx, s.ContentType, s.Body)
 	if err != nil {
@@ -81,10 +84,13 @@ func (f *Filer) Validate(ctx context.Context, s Submission) (weir.Message, error
 	return m, nil
 }
 
-// File validates a submission and appends its message to a lane. The message is durable when File returns without an
-// error; the caller wakes the lane. After an Unavailable error the message may or may not be filed: the caller
-// submits it again with the same idempotency key. After a Limited error the message is not filed, nor after an error
-// that IsRefusal reports. Submissions of one key that are filed one after the other keep their order.
+// File validates a submission and appends its message to a lane. If File returns no error, the message is durable, and
+// the caller has to wake the lane. A caller that waits for each call to return keeps the order of the messages of a
+// key.
+//
+//   - After an error of kind Unavailable, the message may have been appended. The caller submits it again with the same
+//     idempotency key.
+//   - After an error of kind Limited, or an error that IsRefusal reports, the message was not appended.
 func (f *Filer) File(ctx context.Context, s Submission) (lane.Receipt, error) {
 	m, err := f.Validate(ctx, s)
 	if err != nil {
@@ -93,7 +99,7 @@ func (f *Filer) File(ctx context.Context, s Submission) (lane.Receipt, error) {
 	return f.FileValid(ctx, m, s.Options.IdempotencyKey)
 }
 
-// IsRefusal reports whether an error of a Filer refuses the submission for good: a repeat would fail, too.
+// IsRefusal reports whether an error of a Filer refuses a submission for good, so that a repeat would fail, too.
 func IsRefusal(err error) bool {
 	switch weir.KindOf(err) {
 	case weir.Malformed, weir.TooLarge, weir.Unsupported, weir.Invalid, weir.Forbidden:
@@ -113,17 +119,17 @@ func (f *Filer) FileValid(ctx context.Context, m weir.Message, idempotencyKey st
 	}
 	filed, err := f.FileAdmitted(ctx, m, idempotencyKey)
 	if err == nil && filed.Duplicate || IsRefusal(err) {
-		giveBack() // this call filed no message; after any other error the message may be filed
+		giveBack() // this call appended no message; after an error that is no refusal, it may have
 	}
 	return filed, err
 }
 
-// isLimited reports whether the limits of an upstream apply to a message. The settings may no longer have upstreams:
-// then a batch that was accepted under earlier settings can still name one.
+// isLimited reports whether the limits of an upstream apply to a message. Even if Limits is nil, a part of a batch
+// can name an upstream: the batch can have been accepted under earlier settings.
 func (f *Filer) isLimited(m *weir.Message) bool { return m.Upstream != "" && f.Limits != nil }
 
-// FileAdmitted is FileValid without the limits of the upstream. It is for the parts of a batch, because they were
-// counted against the quota when the batch was checked.
+// FileAdmitted is FileValid without the limits of the upstream. It is for the parts of a batch, which were counted
+// against the quota when the batch was checked.
 func (f *Filer) FileAdmitted(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error) {
 	return f.Log.AppendWithoutWake(ctx, m, idempotencyKey)
 }

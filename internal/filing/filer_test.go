@@ -11,12 +11,12 @@ import (
 	"weir/internal/weir"
 )
 
-// fake implements the ports of a Filer except Limits.
+// fake implements the interfaces of the Filer's fields, except Limits.
 type fake struct {
 	refusal error     // the error that Accept returns
 	dueAt   time.Time // the due time in the body; zero = none
 	filed   []weir.Message
-	keys    []string // idempotency keys of the filed messages
+	keys    []string // idempotency keys of the messages in filed
 }
 
 func (f *fake) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {

@@ -10,15 +10,17 @@ import (
 	"weir/internal/weir"
 )
 
-// knownHeaders are the headers of a submission that begin with Weir-.
+// knownHeaders are the headers that ReadOptions reads and that begin with Weir-.
 var knownHeaders = []string{"Weir-Deliver-At", "Weir-Deliver-After", "Weir-Callback"}
 
-// ReadOptions reads the headers of a submission: Idempotency-Key, Weir-Deliver-At or Weir-Deliver-After,
-// Weir-Callback, Traceparent and Tracestate. The names must be canonical, as http.Header has them. The argument
-// alsoKnown names headers that the caller reads itself. Any other header that begins with Weir- or Weir_ is
-// Malformed: if a misspelt Weir-Deliver-At were ignored, an embargoed message would be delivered at once. A callback
-// that is not allowed is Invalid. An invalid Traceparent or Tracestate is ignored. Any other value that cannot be
-// read is Malformed.
+// ReadOptions reads the headers of a submission: Idempotency-Key, Weir-Deliver-At or Weir-Deliver-After, Weir-Callback,
+// Traceparent and Tracestate. The names in h must be canonical, as http.Header stores them. alsoKnown names headers
+// that the caller reads. The kind of the error is one of these:
+//
+//   - Malformed for an unknown header that begins with Weir- or Weir_. If a misspelt Weir-Deliver-At were ignored, an
+//     embargoed message would be delivered at once.
+//   - Invalid for a callback that is not allowed.
+//   - Malformed for any other value that cannot be read. But an invalid Traceparent or Tracestate is ignored.
 func (f *Filer) ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (Options, error) {
 	var o Options
 	var err error
@@ -43,9 +45,9 @@ func (f *Filer) ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (
 	return o, nil
 }
 
-// ReadDueTime returns the due time of a submission. The argument "moments" has the values of the header or parameter
-// that is called atName. The argument "delays" has the values of the one that is called afterName; they count from
-// now. Without any value the due time is zero. More than one value, or a value that cannot be read, is Malformed.
+// ReadDueTime returns the due time of a submission; zero if there is no value. moments has the values of the header or
+// parameter atName. delays has the values of the header or parameter afterName, which count from now. If there is more
+// than one value in all, or if the value cannot be read, the error is of kind Malformed.
 func ReadDueTime(atName string, moments []string, afterName string, delays []string, now time.Time) (time.Time, error) {
 	switch {
 	case len(moments)+len(delays) == 0:
@@ -69,10 +71,10 @@ func ReadDueTime(atName string, moments []string, afterName string, delays []str
 // visibleASCII matches an idempotency key: 1 to 255 of the visible characters of RFC 9110, section 5.6.2 (VCHAR).
 var visibleASCII = regexp.MustCompile(`^[\x21-\x7e]{1,255}$`)
 
-// IsIdempotencyKey reports whether a text may be an idempotency key: 1 to 255 visible ASCII characters.
+// IsIdempotencyKey reports whether a text can be an idempotency key: 1 to 255 visible ASCII characters.
 func IsIdempotencyKey(text string) bool { return visibleASCII.MatchString(text) }
 
-// readIdempotencyKey returns the value of the header Idempotency-Key; empty = none.
+// readIdempotencyKey returns the value of the header Idempotency-Key; "" = none.
 func readIdempotencyKey(values []string) (string, error) {
 	if len(values) == 0 {
 		return "", nil
@@ -83,7 +85,7 @@ func readIdempotencyKey(values []string) (string, error) {
 	return values[0], nil
 }
 
-// readCallback returns the value of the header Weir-Callback; empty = none. It checks the address.
+// readCallback checks and returns the value of the header Weir-Callback; "" = none.
 func (f *Filer) readCallback(values []string) (string, error) {
 	if len(values) == 0 {
 		return "", nil
@@ -94,7 +96,7 @@ func (f *Filer) readCallback(values []string) (string, error) {
 	return values[0], f.Callbacks.Check(values[0])
 }
 
-// MalformedError returns the error of a submission whose headers or parameters cannot be read.
+// MalformedError returns an error of kind Malformed, for a header or parameter that cannot be read.
 func MalformedError(message string) error {
 	return &weir.Error{Kind: weir.Malformed, Op: "filing", Message: message}
 }

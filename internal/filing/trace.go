@@ -16,12 +16,12 @@ const (
 	noSpan  = "0000000000000000"
 )
 
-// maxTraceState limits the bytes of a stored tracestate. Each system should propagate that many
-// (https://www.w3.org/TR/trace-context/#tracestate-limits).
+// maxTraceState is the largest number of bytes of a stored tracestate. The W3C asks each system to propagate at least
+// that many (https://www.w3.org/TR/trace-context/#tracestate-limits).
 const maxTraceState = 512
 
-// readTraceContext returns traceparent and tracestate. It returns an empty text for an invalid header, and for a
-// tracestate without a valid traceparent.
+// readTraceContext returns the values of Traceparent and Tracestate; "" for an invalid value. If Traceparent is
+// invalid, both results are "".
 func readTraceContext(h http.Header) (traceParent, traceState string) {
 	traceParent = h.Get("Traceparent")
 	m := traceParentPattern.FindStringSubmatch(traceParent)
@@ -35,8 +35,8 @@ func readTraceContext(h http.Header) (traceParent, traceState string) {
 	return traceParent, truncateTraceState(state).String()
 }
 
-// truncateTraceState drops entries until the rest has at most maxTraceState bytes. It begins with the last entry, which
-// is the oldest.
+// truncateTraceState drops entries until the remaining entries have at most maxTraceState bytes. It drops the last
+// entry first, because the last entry is the oldest.
 func truncateTraceState(state trace.TraceState) trace.TraceState {
 	for len(state.String()) > maxTraceState {
 		var oldest string

@@ -6,12 +6,13 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// UnknownNameError returns the Malformed error for a header or parameter that Weir does not know. The error's message
-// suggests the nearest known name. If none is near, it lists all known names.
+// UnknownNameError returns an error of kind Malformed for a name that is not in known. The argument kind says where the
+// name was used, for example "header". The message of the error suggests the most similar known name. If no known name
+// is similar, the message lists all known names.
 func UnknownNameError(kind, name string, known []string) error {
 	nearest, distance := "", len(name)
 	for _, k := range known {
-		// If more than a third of the letters are wrong, the name is another name, not a misspelt one.
+		// If more than a third of the letters differ, the name is not taken for a misspelt k.
 		if d := levenshtein.ComputeDistance(foldName(name), foldName(k)); d < distance && d <= len(k)/3 {
 			nearest, distance = k, d
 		}
@@ -31,7 +32,7 @@ func foldName(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 
-// truncateName shortens a long name, because the answer repeats it.
+// truncateName shortens a long name, because the error's message repeats the name.
 func truncateName(name string) string {
 	const most = 60
 	if len(name) > most {

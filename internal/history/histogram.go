@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// Durations counts durations in buckets. The end of each bucket is the end of the previous bucket, multiplied by the
-// fourth root of two. So a quantile above bucketUnit is right to within a tenth, and the counts of several instances
-// can be added. The map's key is the bucket's number. nil is an empty histogram that can only be read.
+// Durations is a histogram: it maps the number of a bucket to the number of durations in the bucket. The upper bound of
+// a bucket is the upper bound of the previous bucket, multiplied by the fourth root of two. So a quantile above 250 µs
+// is right to within a tenth. All instances have the same buckets, so their counts can be added. A nil Durations is
+// empty and can only be read.
 type Durations map[int]int64
 
 // bucketsPerDoubling is the number of buckets between a duration and twice that duration.
 const bucketsPerDoubling = 4
 
-// bucketUnit is the end of the first bucket.
+// bucketUnit is the upper bound of the first bucket.
 const bucketUnit = 250 * time.Microsecond
 
 func bucketOf(d time.Duration) int {
@@ -26,7 +27,6 @@ func bucketOf(d time.Duration) int {
 // Add counts one duration.
 func (h Durations) Add(d time.Duration) { h[bucketOf(d)]++ }
 
-// addAll adds the counts of another histogram.
 func (h Durations) addAll(other Durations) {
 	for b, n := range other {
 		h[b] += n
@@ -42,7 +42,7 @@ func (h Durations) Count() int64 {
 	return n
 }
 
-// meanOf returns the approximate mean; 0 without durations.
+// meanOf returns the approximate mean; 0 if there are no durations.
 func (h Durations) meanOf() time.Duration {
 	var sum float64
 	for b, n := range h {
@@ -51,8 +51,8 @@ func (h Durations) meanOf() time.Duration {
 	return time.Duration(sum / float64(max(h.Count(), 1)))
 }
 
-// Quantile returns the duration that a share "q" of the durations does not exceed; q is from 0 to 1. It returns the
-// middle of that duration's bucket, or 0 without durations.
+// Quantile returns the approximate q-quantile; q is from 0 to 1. The result is the middle of a bucket, or 0 if there
+// are no durations.
 func (h Durations) Quantile(q float64) time.Duration {
 	total := h.Count()
 	if total == 0 {

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type counted struct {
 	storage.Table
 	n     atomic.Int64
-	fails atomic.Int64 // number of further transactions that fail
-	away  atomic.Bool  // each read of a range fails
+	fails atomic.Int64 // number of transactions that are still to fail
+	away  atomic.Bool  // if true, each read of a range fails
 }
 
 func (c *counted) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
@@ -50,7 +50,7 @@ type instance struct {
 	*history.Recorder
 	*history.Keeper
 	table *counted
-	asked atomic.Int64 // storage transactions that the Recorder is to count
+	asked atomic.Int64 // number of storage transactions so far; the Recorder reads it
 }
 
 func newInstance(t *testing.T, table storage.Table) *instance {
@@ -69,7 +69,7 @@ func newInstance(t *testing.T, table storage.Table) *instance {
 	return i
 }
 
-// countMessage counts one message as accepted, attempted and delivered, with two storage transactions.
+// countMessage counts one message as accepted, attempted and delivered. It also counts two storage transactions.
 func (i *instance) countMessage(lane int, took time.Duration) {
 	i.Accepted(lane, 1)
 	i.Attempted(lane, &weir.Message{}, weir.Result{Duration: took}, weir.OutcomeDelivered)
@@ -128,8 +128,7 @@ func TestKeeper_AllInstancesAndRestarts(t *testing.T) {
 	})
 }
 
-// An instance makes at most one request to storage a minute, also while it removes expired rows, and none while there
-// is no activity.
+// An instance makes at most one request to storage a minute, even in a minute in which it removes expired rows.
 func TestKeeper_OneTransactionAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,11 +154,11 @@ func TestKeeper_OneTransactionAMinute(t *testing.T) {
 				8*24+3, 8*24)
 		}
 		time.Sleep(10 * time.Minute)
-		for range 24 * 60 { // messages wait for their due time, and there is no activity
+		for range 24 * 60 { // messages wait for their due time, and nothing else happens
 			k.Waits(0, 7, 0)
 			time.Sleep(time.Minute)
 		}
-		if n := k.table.n.Load() - before; n > 24*(6+2)+10 { // six writes an hour, and two requests to remove old rows
+		if n := k.table.n.Load() - before; n > 24*(6+2)+10 { // per hour: six writes, and two for a cleanup
 			t.Errorf("%d transactions for a day at rest, want at most %v", n, 24*(6+2)+10)
 		}
 		if s := readSeries(t, k, 30*time.Minute, time.Minute, -1); s[len(s)-3].Total().Waiting != 7 {
@@ -203,8 +202,8 @@ func TestKeeper_RepairsFailedWrites(t *testing.T) {
 	})
 }
 
-// After Leave a process can be killed at any moment: the other instances see the messages of the process a moment after
-// the process counted them.
+// A process can be killed at any moment after Leave. So the other instances must see each message shortly after the
+// process has counted it.
 func TestKeeper_Leave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -222,7 +221,7 @@ func TestKeeper_Leave(t *testing.T) {
 		if n := countDelivered(); n != 1 {
 			t.Errorf("got %d delivered 0.1 s after Leave, want 1", n)
 		}
-		time.Sleep(21 * time.Second) // reads are reused for 20 s
+		time.Sleep(21 * time.Second) // b reuses a read for 20 s
 		before := a.table.n.Load()
 		time.Sleep(time.Minute)
 		if n := a.table.n.Load() - before; n != 0 {
@@ -237,7 +236,8 @@ func TestKeeper_Leave(t *testing.T) {
 	})
 }
 
-// TestKeeper_LastAttempts checks that all instances know when the CMS last judged a message, and when it failed.
+// All instances know when the CMS last accepted or rejected a message (AnsweredAt), and when an attempt last failed
+// (FailedAt).
 func TestKeeper_LastAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestKeeper_LastAttempts(t *testing.T) {
 	})
 }
 
-// While storage is away, Series returns an error of kind Unavailable, so that the caller tries again.
+// If storage cannot be reached, Series returns an error of kind Unavailable, so that the caller tries again.
 func TestKeeper_StorageIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestKeeper_StorageIsAway(t *testing.T) {
 	})
 }
 
-// The minutes of an hour fit into one row even for as many lanes as the settings allow.
+// The minutes of an hour fit into one row, even with the largest number of lanes that the settings allow.
 func TestKeeper_VeryManyLanes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -316,8 +316,8 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// An instance does not know the last deliveries of another instance before these are written. Rate must not take these
-// deliveries for missing.
+// An instance can read the deliveries of another instance only after the other instance has written them. Rate must not
+// count minutes that are not written yet as minutes without deliveries.
 func TestKeeper_RateOfAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -398,8 +398,8 @@ func TestKeeper_Pace(t *testing.T) {
 	})
 }
 
-// A request for a cleanup can come when the process starts, and the process may end before the next request. So the
-// Keeper remembers the request until the Keeper is old enough for a cleanup.
+// A Keeper does not clean up in its first minutes. If a cleanup is requested in these minutes, the Keeper cleans up
+// later, because the process may not live until the next request comes.
 func TestKeeper_RemembersAnEarlyRequestForACleanup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

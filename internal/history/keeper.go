@@ -16,13 +16,13 @@ import (
 type Config struct {
 	Table    storage.Table
 	Recorder *Recorder
-	Between  time.Duration // shortest time between two attempts of a lane, from the setting delivery.rate; 0 = none
+	Between  time.Duration // shortest time between two attempts of a lane, from the setting delivery.rate; 0 = no limit
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
-// Keeper writes the Recorder's minutes to storage, and reads the minutes of all instances. The caller must Close it.
-// Safe for concurrent use.
+// Keeper writes the Recorder's minutes to storage, and reads the minutes of all instances. The caller must Close it. A
+// Keeper is safe for concurrent use.
 type Keeper struct {
 	Config
 	instance  string
@@ -33,9 +33,9 @@ type Keeper struct {
 	leaving chan struct{} // closed by Leave
 	leave   sync.Once
 
-	lastWritten      string       // row and last minute of the latest write of completed minutes; "" = write again
-	cleanupRequested atomic.Bool  // the next write after minCleanupAge is replaced by a look for expired rows
-	expiredOps       []storage.Op // operations that delete the expired rows that were found
+	lastWritten      string       // the hour and the last minute of the latest write; "" = write the hour again
+	cleanupRequested atomic.Bool  // RequestCleanup was called, and the cleanup has not begun
+	expiredOps       []storage.Op // deletions of expired rows for the next transaction; empty = none
 
 	cache cachedView
 }
@@ -49,35 +49,35 @@ func NewKeeper(cfg Config) *Keeper {
 	return k
 }
 
-// minCleanupAge is the age of a Keeper before its first cleanup, so that the work of a starting
-// process comes first.
+// minCleanupAge is the age of a Keeper before its first cleanup. In its first minutes a process has more urgent work.
 const minCleanupAge = 10 * time.Minute
 
-// RequestCleanup requests the removal of expired rows. It returns at once. The Keeper looks for the rows in place of
-// one of its next writes, and deletes them in place of the write after that. Leave ends the removal. It is enough if
-// one instance calls RequestCleanup each hour.
+// RequestCleanup requests the removal of expired rows, and returns at once. For a cleanup, the Keeper leaves out two of
+// its writes: in place of the first write it searches for expired rows, and in place of the second write it deletes
+// them. After Leave the Keeper removes no rows. One call an hour is enough for all instances together.
 func (k *Keeper) RequestCleanup() { k.cleanupRequested.Store(true) }
 
-// Leave prepares for the end of the process, which may come at any moment: the Keeper writes the
-// present minute at once, and again within leavingInterval of each change. It returns at once.
+// Leave makes the Keeper write the present minute at once, and again soon after each change of the counts. So little is
+// lost if the process is killed. Leave does not wait for a write.
 func (k *Keeper) Leave() { k.leave.Do(func() { close(k.leaving) }) }
 
-// Close writes all minutes, the present one included, and ends.
+// Close ends the regular writes, and then writes all minutes, also the present one.
 func (k *Keeper) Close(ctx context.Context) error {
 	k.stop()
 	<-k.done
 	return k.writeMinutes(ctx, true)
 }
 
-// A process that may be killed at any moment looks for changes to write at intervals of leavingInterval. A host that
-// stops kills the process 0.3 s after the host has closed its socket.
+// leavingInterval is the time between two checks for changes after Leave. It is short: when a host stops, it closes its
+// socket, and kills this process 0.3 s later.
 const leavingInterval = 50 * time.Millisecond
 
-// When writtenBy of a minute has passed, every instance has begun to write the previous minute.
+// writtenBy is counted from the start of a minute. When this time has passed, every instance has begun its write of the
+// previous minute.
 const writtenBy = 55 * time.Second
 
-// runLoop writes once a minute until ctx ends, at a random second of the minute, so that instances do not write at the
-// same time. After Leave it writes more often.
+// runLoop writes once a minute, at a random second of the minute, so that instances do not write at the same time.
+// After Leave it writes more often. It returns when ctx ends.
 func (k *Keeper) runLoop(ctx context.Context) {
 	defer close(k.done)
 	at := randomDuration(writtenBy-5*time.Second) + 5*time.Second
@@ -105,7 +105,7 @@ func (k *Keeper) runLoop(ctx context.Context) {
 // writeTimeout bounds one write.
 const writeTimeout = 20 * time.Second
 
-// logFailure calls write for at most writeTimeout, and logs its error. It reports whether write returned no error.
+// logFailure calls write for at most writeTimeout, and logs an error. It reports whether write returned no error.
 func (k *Keeper) logFailure(ctx context.Context, write func(context.Context) error) bool {
 	limited, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -116,7 +116,7 @@ func (k *Keeper) logFailure(ctx context.Context, write func(context.Context) err
 	return err == nil
 }
 
-// writeUntilEnd writes all unwritten minutes, also the present one, after each change until ctx ends.
+// writeUntilEnd writes after each change until ctx ends. It writes all unwritten minutes, also the present one.
 func (k *Keeper) writeUntilEnd(ctx context.Context) {
 	const none = int64(-1)
 	for written := none; ctx.Err() == nil; {
@@ -148,14 +148,15 @@ func randomDuration(span time.Duration) time.Duration {
 	return time.Duration(n.Int64())
 }
 
-// writeOnce makes at most one request to storage: it deletes expired rows, looks for them, or writes minutes.
+// writeOnce makes at most one request to storage: it deletes expired rows, searches for expired rows, or writes
+// minutes.
 func (k *Keeper) writeOnce(ctx context.Context) error {
 	switch {
 	case len(k.expiredOps) > 0:
 		ops := k.expiredOps
 		k.expiredOps = nil
 		_, err := k.Table.Transact(ctx, partition, ops)
-		if storage.Is(err, storage.NotFound) { // another instance was first
+		if storage.Is(err, storage.NotFound) { // another instance has deleted a row
 			return nil
 		}
 		return err
@@ -168,7 +169,7 @@ func (k *Keeper) writeOnce(ctx context.Context) error {
 }
 
 // writeMinutes writes the oldest hour that has new completed minutes. If "unfinished" is true, it writes all hours and
-// the present minute. A later call writes the present minute again, because it may have changed.
+// the present minute. The present minute can still change, so a later call writes that minute again.
 func (k *Keeper) writeMinutes(ctx context.Context, unfinished bool) error {
 	minutes := k.Recorder.copyMinutes(unfinished)
 	for len(minutes) > 0 {
@@ -184,7 +185,7 @@ func (k *Keeper) writeMinutes(ctx context.Context, unfinished bool) error {
 				k.lastWritten = ""
 			} else if k.lastWritten = state; n < len(minutes) {
 				k.Recorder.dropBefore(hour.Add(time.Hour))
-				return nil // the next hour is written in the next minute
+				return nil // the next call writes the next hour
 			}
 		} else if n < len(minutes) {
 			k.Recorder.dropBefore(hour.Add(time.Hour))
@@ -194,11 +195,11 @@ func (k *Keeper) writeMinutes(ctx context.Context, unfinished bool) error {
 	return nil
 }
 
-// cachedView is the history that Keeper read last.
+// cachedView has the minutes that the Keeper read last from storage.
 type cachedView struct {
 	mu     sync.Mutex
-	others minuteSet // minutes of the other instances together; nil = not read, or dropped
+	others minuteSet // sums of all other instances; nil = nothing is cached
 	own    minuteSet // minutes of this instance
 	readAt time.Time // time of the read
-	from   time.Time // earlier minutes were not read
+	from   time.Time // the cache has the minutes from this time on
 }

@@ -12,14 +12,15 @@ type Minute struct {
 	Lanes        map[int]*Lane          `json:"l,omitempty"`
 	Attempts     map[weir.Outcome]int64 `json:"a,omitempty"`
 	Attempt      Durations              `json:"d,omitempty"` // durations of attempts
-	Lag          Durations              `json:"g,omitempty"` // times from acceptance, due time or replay to delivery
-	Transactions map[string]int64       `json:"x,omitempty"` // by service and operation: "table transact"
-	AnsweredAt   time.Time              `json:"y,omitzero"`  // time of the last attempt that the CMS judged
-	FailedAt     time.Time              `json:"z,omitzero"`  // when an attempt last failed or found the CMS unavailable
+	Lag          Durations              `json:"g,omitempty"` // time to delivery, from acceptance, due time or replay
+	Transactions map[string]int64       `json:"x,omitempty"` // by service and operation, such as "table transact"
+	AnsweredAt   time.Time              `json:"y,omitzero"`  // time of the last attempt that was delivered or rejected
+	FailedAt     time.Time              `json:"z,omitzero"`  // time of the last retry or unavailable outcome
 }
 
-// Lane has the counts of one lane. Waiting and Oldest are known if Seen is set. They are the values that one instance
-// observed last in the minute, or the largest values of several instances or minutes.
+// Lane has the counts of one lane. Seen is true if an instance recorded Waiting and Oldest. For each minute an instance
+// keeps the last recorded values of these two. If the counts of several instances or minutes are added up, Waiting and
+// Oldest are the largest values.
 type Lane struct {
 	Accepted   int64         `json:"a,omitempty"`
 	Delivered  int64         `json:"d,omitempty"`
@@ -32,7 +33,6 @@ type Lane struct {
 	Oldest     time.Duration `json:"o,omitempty"` // age of the oldest waiting message
 }
 
-// countFinal counts a message that became final.
 func (l *Lane) countFinal(stage weir.Stage) {
 	switch stage {
 	case weir.Delivered:
@@ -73,7 +73,7 @@ func (m *Minute) isIdle() bool {
 	return len(m.Attempts) == 0
 }
 
-// Total returns the counts of all lanes together: the sum of Waiting, and the largest Oldest.
+// Total returns the sum over all lanes. Oldest is the largest value of all lanes.
 func (m *Minute) Total() Lane {
 	var t Lane
 	for _, l := range m.Lanes {
@@ -94,7 +94,7 @@ func (m *Minute) AllTransactions() int64 {
 	return n
 }
 
-// addCounts adds the counters of another Lane. Waiting and Oldest are not counters.
+// addCounts adds all fields of another Lane except Seen, Waiting and Oldest, which are not counters.
 func (l *Lane) addCounts(other *Lane) {
 	l.Accepted += other.Accepted
 	l.Delivered += other.Delivered
@@ -111,7 +111,6 @@ func laterOf(a, b time.Time) time.Time {
 	return a
 }
 
-// noteAttempt records when the CMS last judged a message, and when an attempt last failed.
 func (m *Minute) noteAttempt(outcome weir.Outcome, at time.Time) {
 	switch outcome {
 	case weir.OutcomeDelivered, weir.OutcomeRejected:
@@ -121,8 +120,8 @@ func (m *Minute) noteAttempt(outcome weir.Outcome, at time.Time) {
 	}
 }
 
-// addMinute adds the counts of another instance in the same minute, or of another minute of the same step. Waiting and
-// Oldest are observations and not counters, so addMinute keeps the larger values.
+// addMinute adds the counts of another minute. Waiting and Oldest are not counters, so addMinute keeps the larger
+// values.
 func (m *Minute) addMinute(other *Minute) {
 	for number, l := range other.Lanes {
 		mine := m.laneOf(number)

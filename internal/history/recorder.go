@@ -8,31 +8,31 @@ import (
 	"weir/internal/weir"
 )
 
-// Recorder counts the activity of this instance. It is a drain.Observer. Safe for concurrent use.
+// Recorder counts the activity of this instance. It is a drain.Observer. A Recorder is safe for concurrent use.
 type Recorder struct {
 	now    func() time.Time
 	counts func() map[string]int64 // returns the storage transactions so far; see Minute.Transactions
 
 	mu            sync.Mutex
 	currentMinute *Minute
-	completed     []*Minute        // past minutes, oldest first; without hours that were written whole
-	countsAtLast  map[string]int64 // result of "counts" when the last completed minute was added
-	lastWaiting   map[int]int64    // waiting messages of each lane, as last recorded
-	changes       int64            // rises with each activity; waiting messages do not count as activity
+	completed     []*Minute        // past minutes, oldest first; dropBefore removes written ones
+	countsAtLast  map[string]int64 // result of "counts" when a minute was last added to "completed"
+	lastWaiting   map[int]int64    // number of waiting messages by lane, as recorded last
+	changes       int64            // rises with each call of Accepted, Attempted or Finished
 }
 
-// waitingInterval is the time after which an unchanged number of waiting messages is recorded again. Messages that are
-// scheduled for next month must not cost a transaction a minute.
+// waitingInterval is the time after which an unchanged number of waiting messages is recorded again. The interval is
+// long, because messages that are scheduled for next month must not cost a transaction each minute.
 const waitingInterval = 10 * time.Minute
 
-// NewRecorder returns a Recorder. The function "counts" returns the storage transactions of this process so far; see
-// Minute.Transactions.
+// NewRecorder returns a Recorder. The function "counts" returns the numbers of storage transactions of this process so
+// far, by service and operation; see Minute.Transactions.
 func NewRecorder(now func() time.Time, counts func() map[string]int64) *Recorder {
 	return &Recorder{now: now, counts: counts, lastWaiting: map[int]int64{}}
 }
 
-// thisMinute returns the present minute. If the field currentMinute has a minute that is over, it first completes that
-// minute. The caller has locked mu.
+// thisMinute returns the present minute. If the minute in currentMinute is over, thisMinute first completes that
+// minute. The caller must have locked mu.
 func (r *Recorder) thisMinute() *Minute {
 	at := r.now().UTC().Truncate(time.Minute)
 	if r.currentMinute == nil || at.After(r.currentMinute.At) {
@@ -42,7 +42,7 @@ func (r *Recorder) thisMinute() *Minute {
 	return r.currentMinute
 }
 
-// completeMinute adds currentMinute to the completed minutes, unless it can be skipped.
+// completeMinute adds currentMinute to the completed minutes, except if canSkip returns true.
 func (r *Recorder) completeMinute() {
 	if r.currentMinute == nil || r.canSkip(r.currentMinute) {
 		return
@@ -56,8 +56,8 @@ func (r *Recorder) completeMinute() {
 	r.completed = append(r.completed, r.currentMinute)
 }
 
-// addTransactions adds to m the storage transactions since the last completed minute, and returns
-// the counts so far.
+// addTransactions adds to m the storage transactions that were made after the last completed minute. It returns the
+// result of r.counts.
 func (r *Recorder) addTransactions(m *Minute) map[string]int64 {
 	total := r.counts()
 	for name, n := range total {
@@ -68,8 +68,8 @@ func (r *Recorder) addTransactions(m *Minute) map[string]int64 {
 	return total
 }
 
-// canSkip reports whether a minute need not be kept: it has no activity, and the numbers of its waiting messages need
-// not be recorded.
+// canSkip reports whether m need not be stored: m has no activity, and no number of waiting messages has to be
+// recorded. A number is recorded when it changes. A number above 0 is also recorded once per waitingInterval.
 func (r *Recorder) canSkip(m *Minute) bool {
 	if !m.isIdle() {
 		return false
@@ -91,7 +91,7 @@ func (r *Recorder) Accepted(lane, n int) {
 	r.changes++
 }
 
-// Waits records the number of waiting messages of a lane, and the age of the oldest.
+// Waits records the number of waiting messages of a lane, and the age of the oldest one.
 func (r *Recorder) Waits(lane int, waiting int64, oldest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,19 +125,18 @@ func (r *Recorder) Finished(lane int, f drain.Final) {
 // Lease implements drain.Observer.
 func (r *Recorder) Lease(int, drain.LeaseEvent) {}
 
-// countChanges returns a number that rises with each activity.
 func (r *Recorder) countChanges() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.changes
 }
 
-// copyMinutes returns copies of the completed minutes. If "unfinished" is true, it also returns a copy of the present
-// minute, unless the present minute can be skipped.
+// copyMinutes returns copies of the completed minutes. If "unfinished" is true and the present minute has to be
+// stored (see canSkip), copyMinutes also returns a copy of the present minute.
 func (r *Recorder) copyMinutes(unfinished bool) []*Minute {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.thisMinute() // completes currentMinute if it is over
+	r.thisMinute() // completes currentMinute if that minute is over
 	var all []*Minute
 	for _, m := range r.completed {
 		all = append(all, m.copyMinute())
@@ -150,7 +149,7 @@ func (r *Recorder) copyMinutes(unfinished bool) []*Minute {
 	return all
 }
 
-// dropBefore drops the completed minutes before a time. The caller has written them.
+// dropBefore drops the completed minutes that began before a time. The caller must have written these minutes.
 func (r *Recorder) dropBefore(before time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,12 +11,13 @@ import (
 	"weir/internal/weir"
 )
 
-// maxCacheAge is the age up to which the rows of a read are reused. So callers of one span cause at most three reads of
-// the rows a minute, however often they call. A caller of a longer span causes a read of its own.
+// maxCacheAge is the longest time for which readMinutes reuses the rows that it has read. Even if calls are
+// frequent, they cause at most three reads a minute. A call for minutes earlier than the cached ones causes another
+// read.
 const maxCacheAge = 20 * time.Second
 
-// readMinutes returns the minutes since a time, of all instances together, oldest first. Minutes that no instance
-// recorded are missing.
+// readMinutes returns the minutes from a time on, oldest first. Each minute has the sum of all instances. Minutes that
+// no instance recorded are missing.
 func (k *Keeper) readMinutes(ctx context.Context, from time.Time) ([]*Minute, error) {
 	from = from.UTC().Truncate(time.Minute)
 	v := &k.cache
@@ -38,7 +39,7 @@ func (k *Keeper) readMinutes(ctx context.Context, from time.Time) ([]*Minute, er
 	for _, m := range v.others {
 		add(m)
 	}
-	mine := map[time.Time]bool{} // minutes in memory are newer than their row
+	mine := map[time.Time]bool{} // minutes that the Recorder returned; v.own can have older counts of them
 	for _, m := range k.Recorder.copyMinutes(true) {
 		mine[m.At] = true
 		add(m)
@@ -51,8 +52,9 @@ func (k *Keeper) readMinutes(ctx context.Context, from time.Time) ([]*Minute, er
 	return all.sortMinutes(), nil
 }
 
-// readRows reads the minutes since the beginning of the hour of "from". It returns the sums of the other instances, and
-// the minutes of this instance. To keep the minutes of each instance apart would take many times the memory.
+// readRows reads the rows from the hour of "from" on. It returns the sums of all other instances, and the minutes of
+// this instance. It returns sums of the other instances because separate minutes for each of them would take many times
+// the memory.
 func (k *Keeper) readRows(ctx context.Context, from time.Time) (others, own minuteSet, err error) {
 	others, own = minuteSet{}, minuteSet{}
 	err = eachRow(ctx, k.Table, from, func(key string, minutes []*Minute) {
@@ -67,7 +69,7 @@ func (k *Keeper) readRows(ctx context.Context, from time.Time) (others, own minu
 	return others, own, err
 }
 
-// dropCache drops a read that is too old to be reused.
+// dropCache frees the memory of cached minutes that are too old to be reused.
 func (k *Keeper) dropCache() {
 	v := &k.cache
 	if !v.mu.TryLock() {
@@ -79,7 +81,7 @@ func (k *Keeper) dropCache() {
 	}
 }
 
-// minuteSet has minutes, by Minute.At.
+// minuteSet maps Minute.At to the minute.
 type minuteSet map[time.Time]*Minute
 
 func (t minuteSet) addMinute(m *Minute) {
@@ -89,8 +91,8 @@ func (t minuteSet) addMinute(m *Minute) {
 	t[m.At].addMinute(m)
 }
 
-// apiError returns the error for callers of the API after a storage error: Unavailable if storage may answer later, and
-// otherwise the error itself.
+// apiError returns an error of kind Unavailable if a later request to storage can succeed. It returns any other error
+// unchanged.
 func apiError(err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
@@ -104,9 +106,10 @@ func (t minuteSet) sortMinutes() []*Minute {
 	return slices.SortedFunc(maps.Values(t), func(a, b *Minute) int { return a.At.Compare(b.At) })
 }
 
-// Series returns the steps of the last span, oldest first, also those without activity. The time at which a step begins
-// is a multiple of the argument "step". The last step is not over yet. lane < 0 stands for all lanes. Attempts,
-// durations and transactions are always of all lanes. "step" is a whole number of minutes.
+// Series returns the steps of the last span, oldest first, also those without activity. The parameter "step" is the
+// length of a step and must be a whole number of minutes. Each step begins at a multiple of this length, and the last
+// step is not over yet. If lane is negative, the counts are those of all lanes. Attempts, durations and transactions
+// are always those of all lanes.
 func (k *Keeper) Series(ctx context.Context, span, step time.Duration, lane int) ([]Minute, error) {
 	now := k.Now().UTC()
 	first := now.Add(step - span).Truncate(step)
@@ -130,7 +133,7 @@ func (k *Keeper) Series(ctx context.Context, span, step time.Duration, lane int)
 	return steps, nil
 }
 
-// Sum returns the counts of several steps together. Waiting and Oldest of a lane are its largest values.
+// Sum adds up the counts of several steps. For each lane, Waiting and Oldest are the largest values.
 func Sum(steps []Minute) Minute {
 	sum := newMinute(time.Time{})
 	for i := range steps {
@@ -139,8 +142,9 @@ func Sum(steps []Minute) Minute {
 	return *sum
 }
 
-// carryWaiting copies Waiting and Oldest of a lane into later steps without a record of them, for up to
-// waitingInterval, because an unchanged number is recorded only once per waitingInterval.
+// carryWaiting copies a lane's Waiting and Oldest into later steps that have no record of the lane. Instances record an
+// unchanged Waiting again only after waitingInterval. So carryWaiting copies no record that is older than
+// waitingInterval.
 func carryWaiting(steps []Minute) {
 	last, at := map[int]Lane{}, map[int]time.Time{}
 	for i := range steps {
@@ -165,28 +169,28 @@ func removeOtherLanes(m *Minute, lane int) {
 	}
 }
 
-// When visibleAfter has passed since the end of a minute, every instance can read the whole minute: each instance
-// writes the minute by writtenBy of the next minute, and reads are reused for maxCacheAge. Five seconds are for the
-// write itself.
+// visibleAfter is a length of time. When a minute has been over for this time, every instance can read the whole
+// minute. visibleAfter is the sum of three times: the time within which an instance begins to write a minute, five
+// seconds for this write, and the largest age of the rows that a reader may reuse.
 const visibleAfter = writtenBy + maxCacheAge + 5*time.Second
 
-// recentMinutes is the number of minutes from which a lane's rate is computed.
+// recentMinutes is the number of minutes from which Rate and Pace are computed.
 const recentMinutes = 15
 
-// finalCount is the number of messages of a lane that became delivered, dead or superseded in a minute.
+// finalCount is the number of messages of a lane that became delivered, dead or superseded in one minute.
 type finalCount struct {
 	n       int64
 	isKnown bool // the minute has a record of the lane
 }
 
-// CompleteUntil returns the end of the last minute that every instance can read whole. Figures of later minutes may
+// CompleteUntil returns the end of the last minute that every instance can read whole. The counts of later minutes can
 // lack the part of other instances.
 func (k *Keeper) CompleteUntil() time.Time {
 	return k.Now().UTC().Add(-visibleAfter).Truncate(time.Minute)
 }
 
-// readRecent returns the recentMinutes minutes before CompleteUntil, and the beginning of the first of them. Minutes
-// that no instance recorded are missing; all are missing if storage cannot be read.
+// readRecent returns the last recentMinutes minutes before CompleteUntil, and the time at which this period begins.
+// Minutes that no instance recorded are missing. If storage cannot be read, all minutes are missing.
 func (k *Keeper) readRecent(ctx context.Context) (minutes []*Minute, first time.Time) {
 	first = k.CompleteUntil().Add(-recentMinutes * time.Minute)
 	all, err := k.readMinutes(ctx, first)
@@ -201,7 +205,8 @@ func (k *Keeper) readRecent(ctx context.Context) (minutes []*Minute, first time.
 	return minutes, first
 }
 
-// finalsOfLane returns the counts of a lane in the result of readRecent, the latest minute last.
+// finalsOfLane returns the counts of a lane, the latest minute last. The parameters "minutes" and "first" are the
+// results of readRecent.
 func finalsOfLane(lane int, minutes []*Minute, first time.Time) (last [recentMinutes]finalCount) {
 	for _, m := range minutes {
 		if l := m.Lanes[lane]; l != nil {
@@ -211,9 +216,9 @@ func finalsOfLane(lane int, minutes []*Minute, first time.Time) (last [recentMin
 	return last
 }
 
-// Rate returns how many messages of a lane became delivered, dead or superseded per minute. It is the mean of the last
-// minutes before CompleteUntil; the argument "minutes" is their number, at most 15. "known" is false if no record of
-// the lane in that time exists or can be read.
+// Rate returns how many messages of a lane became delivered, dead or superseded per minute. The result is the mean of
+// the last minutes before CompleteUntil. The parameter "minutes" is the number of these minutes, from 1 to 15. If these
+// minutes have no record of the lane, or storage cannot be read, "known" is false.
 func (k *Keeper) Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool) {
 	all, first := k.readRecent(ctx)
 	last := finalsOfLane(lane, all, first)
@@ -225,10 +230,10 @@ func (k *Keeper) Rate(ctx context.Context, lane, minutes int) (perMinute float64
 	return float64(n) / float64(minutes), known
 }
 
-// Pace returns the number of messages that a lane can be expected to finish in a minute. This is the number that the
-// lane finished in the last minute. If that number is 0, Pace returns the largest number of the recent minutes. If the
-// lane finished less than half of maxRate, it had little to do or was paused, and Pace returns maxRate. "known" is
-// false if the result is 0.
+// Pace estimates how many messages a lane finishes in a minute. The estimate is the number of the last complete minute.
+// If that number is 0, the estimate is the largest number of the recent minutes. If maxRate is more than twice the
+// estimate, the lane had little to do or was paused, and Pace returns maxRate instead. If the result is 0, "known" is
+// false.
 func (k *Keeper) Pace(ctx context.Context, lane int) (perMinute float64, known bool) {
 	all, first := k.readRecent(ctx)
 	last := finalsOfLane(lane, all, first)
@@ -245,12 +250,12 @@ func (k *Keeper) Pace(ctx context.Context, lane int) (perMinute float64, known b
 	return perMinute, perMinute > 0
 }
 
-// attemptOverhead is about the time that a lane needs between two attempts. It includes a share of the time for
+// attemptOverhead is the approximate time that a lane needs between two attempts. It includes a share of the time for
 // commits.
 const attemptOverhead = time.Millisecond
 
-// maxRate returns the number of messages that a lane can finish in a minute if it always has work; 0 = not known. It
-// derives the number from the durations of attempts, and from the attempts per message, of all lanes.
+// maxRate returns the number of messages that a lane can finish in a minute if the lane always has work; 0 = not known.
+// It computes the number from two means over all lanes: the duration of an attempt, and the attempts per message.
 func (k *Keeper) maxRate(all []*Minute) float64 {
 	took, final := Durations{}, int64(0)
 	for _, m := range all {

@@ -15,16 +15,16 @@ import (
 const (
 	partition = "history"
 	hourKey   = "2006010215"
-	// retention is the age at which the history is removed.
+	// retention is the age at which a row is removed.
 	retention = 8 * 24 * time.Hour
-	// A column of a row has at most maxPackedSize bytes, according to Azure's documentation of the table service.
+	// maxPackedSize is the largest size of a column in bytes, according to Azure's documentation of the table service.
 	maxPackedSize = 64 << 10
 )
 
 func rowKey(hour time.Time, instance string) string { return hour.Format(hourKey) + "_" + instance }
 
-// packMinutes encodes the minutes of an hour. If they are larger than maxPackedSize because of very many lanes, it
-// encodes the sum of all lanes instead.
+// packMinutes encodes the minutes of an hour. If the result is larger than maxPackedSize, packMinutes encodes the sum
+// of all lanes instead of each lane.
 func packMinutes(minutes []*Minute) ([]byte, error) {
 	data, err := compressMinutes(minutes)
 	if err != nil || len(data) <= maxPackedSize {
@@ -61,7 +61,6 @@ func unpackMinutes(data []byte) ([]*Minute, error) {
 	return minutes, err
 }
 
-// writeRow writes the minutes of one hour into the instance's row.
 func writeRow(ctx context.Context, table storage.Table, instance string, hour time.Time, minutes []*Minute) error {
 	data, err := packMinutes(minutes)
 	if err != nil {
@@ -72,8 +71,8 @@ func writeRow(ctx context.Context, table storage.Table, instance string, hour ti
 	return err
 }
 
-// eachRow reads all rows from the hour of "from" on. It calls the function "each" with the key and the minutes of each
-// row.
+// eachRow reads all rows from the hour of "from" on. For each row it calls the function "each" with the row's key and
+// minutes.
 func eachRow(ctx context.Context, table storage.Table, from time.Time, each func(key string, minutes []*Minute)) error {
 	q := storage.Query{Partition: partition, From: from.UTC().Format(hourKey)}
 	for {
@@ -96,8 +95,8 @@ func eachRow(ctx context.Context, table storage.Table, from time.Time, each func
 	}
 }
 
-// findExpired returns operations that delete rows whose retention is over. One transaction can have all of these
-// operations.
+// findExpired returns operations that delete rows whose retention is over. Their number is at most storage.MaxOps, the
+// limit of one transaction.
 func findExpired(ctx context.Context, table storage.Table, now time.Time) ([]storage.Op, error) {
 	page, err := table.Range(ctx, storage.Query{Partition: partition, To: now.UTC().Add(-retention).Format(hourKey),
 		Limit: storage.MaxOps, Columns: []string{"None"}})

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Event is the reason for which a watch ended.
+// Event is the reason why Watch.Stop returned.
 type Event string
 
 // The events.
@@ -18,39 +18,38 @@ const (
 	Gone  Event = "gone"  // the host has ended
 )
 
-// Watch watches a host.
+// Watch watches the Functions host of this process.
 type Watch struct {
 	Proc   fs.FS      // /proc
 	Host   int        // the host's process id
-	Parent func() int // the id of this process's parent now
+	Parent func() int // returns the present id of this process's parent
 	Ports  []string   // ports that the host may listen on, as decimal numbers; empty = not known
-	Found  func(int)  // called with the number of watched sockets when a search changes this number; may be nil
+	Found  func(int)  // called with the number of watched sockets when a search changes this number; can be nil
 }
 
 const (
-	// lookEvery is the time between two checks that the watched sockets are open. A host without an
-	// invocation in flight kills its handler 0.3 s after it has closed its socket.
+	// lookEvery is the time between two checks that the watched sockets are open. It is short: a host without an
+	// invocation in flight kills its handler 0.3 s after the socket is closed.
 	lookEvery = 50 * time.Millisecond
-	// searchEvery is the time between two searches for sockets while the host starts, which takes up to startsWithin.
-	// Afterwards, or as soon as the host listens on every named port, searchLater is the time between two searches. A
-	// search reads the list of all connections: with thousands of connections, a search each second took a quarter of
-	// the handler's CPU. End checks the parent each searchEvery.
+	// searchEvery is the time between two searches for sockets while the host starts. After startsWithin, or as soon as
+	// the host listens on every named port, the time is searchLater. A search reads the list of all connections: with
+	// thousands of connections, a search each second took a quarter of the handler's CPU time. The method End also
+	// uses searchEvery, as the time between two checks that the host still exists.
 	searchEvery, searchLater = time.Second, 30 * time.Second
 	startsWithin             = time.Minute
-	// blindAfter is the number of failed searches in a row after which Stop returns ErrBlind. Stop does not return
-	// ErrBlind if an earlier search has found a socket. A single search may fail because the process has no free
-	// descriptor.
+	// blindAfter is the number of failed searches in a row after which Stop returns ErrBlind. After a search has found
+	// a socket, Stop no longer returns ErrBlind. A single search can fail because the process has no free descriptor.
 	blindAfter = 3
 )
 
 // ErrBlind means that the host's sockets cannot be read.
 var ErrBlind = errors.New("the host's sockets cannot be read")
 
-// Stop waits until the host stops or is gone. The error is ErrBlind, or the error of ctx.
+// Stop waits until the host stops or is gone. The error wraps ErrBlind, or is the error of ctx.
 func (w *Watch) Stop(ctx context.Context) (Event, error) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	var watched sockets // empty = none is found yet
+	var watched sockets // empty = no socket is found yet
 	began := time.Now()
 	wasFound, searchAt, failures := false, began, 0
 	for {
@@ -85,7 +84,7 @@ func (w *Watch) Stop(ctx context.Context) (Event, error) {
 	}
 }
 
-// End waits until the host is gone, or ctx ends.
+// End waits until the host is gone. If ctx ends first, End returns the error of ctx.
 func (w *Watch) End(ctx context.Context) error {
 	ticker := time.NewTicker(searchEvery)
 	defer ticker.Stop()
@@ -99,7 +98,7 @@ func (w *Watch) End(ctx context.Context) error {
 	return nil
 }
 
-// Check returns ErrBlind if this process cannot read the sockets of the process pid.
+// Check returns an error that wraps ErrBlind if this process cannot read the sockets of the process pid.
 func Check(proc fs.FS, pid int) error {
 	w := Watch{Proc: proc, Host: pid}
 	if _, _, err := w.findSockets(); err != nil {
@@ -108,14 +107,13 @@ func Check(proc fs.FS, pid int) error {
 	return nil
 }
 
-// tellFound calls Found if the number of watched sockets has changed.
 func (w *Watch) tellFound(before, now int) {
 	if w.Found != nil && before != now {
 		w.Found(now)
 	}
 }
 
-// overlap reports whether a and b have a socket in common, under any descriptor.
+// overlap reports whether a and b have a socket in common, even if the socket's descriptors differ.
 func overlap(a, b sockets) bool {
 	inodes := map[string]bool{}
 	for inode := range maps.Values(a) {

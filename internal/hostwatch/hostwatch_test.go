@@ -22,12 +22,12 @@ const (
 	header = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 )
 
-// fakeProc is a /proc with one host. A test changes it during a watch.
+// fakeProc is a /proc with one host. A test changes the files during a watch.
 type fakeProc struct {
 	mu    sync.Mutex
 	files fstest.MapFS
 	err   error // error that Open returns; nil = Open opens the file
-	lists int   // number of times that the list of connections over IPv4 was opened
+	lists int   // number of times that net/tcp, the list of IPv4 connections, was opened
 }
 
 func newProc() *fakeProc { return &fakeProc{files: fstest.MapFS{}} }
@@ -69,7 +69,9 @@ func (p *fakeProc) Lstat(name string) (fs.FileInfo, error) {
 	return p.files.Lstat(name)
 }
 
-// setSockets sets the host's descriptors (targets by number), and the lines of tcp and tcp6; "none" = there is no tcp6.
+// setSockets sets the host's descriptors and lists of connections. "descriptors" maps a descriptor's number to the
+// target of its link. "tcp" and "tcp6" are the lines of net/tcp and net/tcp6. If tcp6 is "none", the file net/tcp6 does
+// not exist.
 func (p *fakeProc) setSockets(descriptors map[int]string, tcp, tcp6 string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +93,7 @@ func socketLine(address, state string, inode int) string {
 
 func socketLink(inode int) string { return fmt.Sprintf("socket:[%d]", inode) }
 
-// runningWatch is a Watch whose Stop runs in a goroutine. When ended is closed, event, err and took are the result.
+// runningWatch is a Watch whose Stop runs in a goroutine. After "ended" is closed, event, err and took have the result.
 type runningWatch struct {
 	*hostwatch.Watch
 	parent atomic.Int64
@@ -126,7 +128,7 @@ func (w *runningWatch) expectNoEnd(t *testing.T, d time.Duration) {
 	}
 }
 
-// expectEnd checks that the watch ends with this event within a tenth of a second.
+// expectEnd checks that the watch ends with the event "want" within a tenth of a second.
 func (w *runningWatch) expectEnd(t *testing.T, want hostwatch.Event) {
 	t.Helper()
 	began := time.Now()
@@ -138,7 +140,7 @@ func (w *runningWatch) expectEnd(t *testing.T, want hostwatch.Event) {
 
 func TestWatch_Stop(t *testing.T) {
 	t.Parallel()
-	const anywhere, own, other = "00000000:0050", "0100007F:1F90", "0100007F:98BB" // 80, 8080, 39099
+	const anywhere, own, other = "00000000:0050", "0100007F:1F90", "0100007F:98BB" // ports 80, 8080, 39099
 	both := map[int]string{5: socketLink(100), 6: socketLink(101)}
 	for name, test := range map[string]func(t *testing.T, p *fakeProc){
 		"SocketOpensAndCloses": func(t *testing.T, p *fakeProc) {
@@ -235,13 +237,14 @@ func TestWatch_Stop(t *testing.T) {
 	}
 }
 
-// With thousands of connections, each read of the list of connections takes milliseconds.
+// With thousands of connections, each read of their list takes milliseconds. So the watch reads the list seldom after
+// it has found all ports.
 func TestWatch_ReadsConnectionsSeldomOnceAllPortsAreFound(t *testing.T) {
 	t.Parallel()
-	const own, second = "0100007F:1F90", "0100007F:1F91" // 8080, 8081
+	const own, second = "0100007F:1F90", "0100007F:1F91" // ports 8080, 8081
 	for name, c := range map[string]struct {
 		tcp  string
-		most int // largest number of reads in the first minute; one less is right, too
+		most int // wanted number of reads in the first minute: most, or most-1
 	}{
 		"one of two is found": {socketLine(own, "0A", 100), 61},
 		"both are found":      {socketLine(own, "0A", 100) + socketLine(second, "0A", 101), 3},

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// sockets has the inodes of sockets. The key of an inode is the path of the socket's descriptor in /proc.
+// sockets maps the path of a descriptor in /proc to the inode of the descriptor's socket.
 type sockets map[string]string
 
-// areOpen reports whether all descriptors still lead to their sockets. It calls readlink for each descriptor.
+// areOpen reports whether all descriptors still link to their sockets.
 func (w *Watch) areOpen(s sockets) bool {
 	for descriptor, inode := range s {
 		if target, err := fs.ReadLink(w.Proc, descriptor); err != nil || target != "socket:["+inode+"]" {
@@ -24,13 +24,13 @@ func (w *Watch) areOpen(s sockets) bool {
 	return true
 }
 
-// listener is a socket that listens, as a line of /proc/net/tcp describes it.
+// listener is a listening socket in /proc/net/tcp or tcp6.
 type listener struct {
 	inode, port string
-	loopback    bool // other machines cannot reach it
+	loopback    bool // other machines cannot reach the socket
 }
 
-// findSockets returns the sockets to watch. isComplete is the result of hasNamedPorts.
+// findSockets returns the sockets to watch, and the result of hasNamedPorts.
 func (w *Watch) findSockets() (found sockets, isComplete bool, err error) {
 	open, err := w.readOpenSockets()
 	if err != nil {
@@ -64,9 +64,8 @@ func (w *Watch) hasNamedPorts(listening []listener) bool {
 	return len(w.Ports) > 0
 }
 
-// chooseListeners returns those of the host's listeners that the watch takes. These are the listeners on w.Ports. If
-// there are none, they are the listeners that other machines can reach. If there are none of these either, they are all
-// listeners.
+// chooseListeners returns the listeners on w.Ports. If no listener has such a port, it returns the listeners that other
+// machines can reach. If other machines can reach no listener, it returns all listeners.
 func (w *Watch) chooseListeners(all []listener) []listener {
 	for _, wanted := range []func(listener) bool{
 		func(l listener) bool { return slices.Contains(w.Ports, l.port) },
@@ -81,7 +80,7 @@ func (w *Watch) chooseListeners(all []listener) []listener {
 
 var socketLink = regexp.MustCompile(`^socket:\[([0-9]+)\]$`)
 
-// readOpenSockets returns the open sockets of the host: the path of each socket's descriptor, by the socket's inode.
+// readOpenSockets returns the host's open sockets: it maps each socket's inode to the path of the socket's descriptor.
 func (w *Watch) readOpenSockets() (map[string]string, error) {
 	dir := path.Join(strconv.Itoa(w.Host), "fd")
 	entries, err := fs.ReadDir(w.Proc, dir)
@@ -95,15 +94,16 @@ func (w *Watch) readOpenSockets() (map[string]string, error) {
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, err
 		}
-		if m := socketLink.FindStringSubmatch(target); err == nil && m != nil { // on an error, it was closed
+		// An error means that the descriptor was closed meanwhile.
+		if m := socketLink.FindStringSubmatch(target); err == nil && m != nil {
 			open[m[1]] = descriptor
 		}
 	}
 	return open, nil
 }
 
-// readListeners returns all TCP sockets that listen in the host's network namespace. Without IPv6 there is no file
-// tcp6.
+// readListeners returns all TCP sockets that listen in the host's network namespace. On a machine without IPv6 the file
+// tcp6 does not exist.
 func (w *Watch) readListeners() (all []listener, err error) {
 	for _, name := range []string{"tcp", "tcp6"} {
 		f, err := w.Proc.Open(path.Join(strconv.Itoa(w.Host), "net", name))
@@ -127,16 +127,17 @@ func (w *Watch) readListeners() (all []listener, err error) {
 	return all, nil
 }
 
-// stateListen is TCP_LISTEN, as /proc/net/tcp has it.
+// stateListen is the state TCP_LISTEN in /proc/net/tcp.
 const stateListen = "0A"
 
-// parseLine reads a line of /proc/net/tcp or tcp6, and reports whether its socket listens:
+// parseLine reads a line of /proc/net/tcp or tcp6, and reports whether the line's socket listens. The table's header
+// and a line are:
 //
 //	sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
 //	 0: 0100007F:98BB 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 973936 1 …
 func parseLine(line string) (listener, bool) {
 	if !strings.Contains(line, " "+stateListen+" ") {
-		return listener{}, false // nearly every line describes a connection
+		return listener{}, false // most lines describe connections
 	}
 	f := strings.Fields(line)
 	if len(f) < 10 || f[3] != stateListen {
@@ -150,9 +151,9 @@ func parseLine(line string) (listener, bool) {
 	return listener{inode: f[9], port: strconv.FormatUint(port, 10), loopback: isLoopback(address)}, true
 }
 
-// isLoopback reports whether an address belongs to the loopback interface. The address has the form in which the kernel
-// prints it. The kernel prints words of four bytes in the machine's byte order; Functions run on little-endian machines
-// only.
+// isLoopback reports whether an address belongs to the loopback interface. The address is hexadecimal, as in
+// /proc/net/tcp. The kernel prints words of four bytes in the machine's byte order. The constants below are in the
+// little-endian order, because Azure Functions runs only on little-endian machines.
 func isLoopback(address string) bool {
 	const mapped, one = "0000000000000000FFFF0000", "00000000000000000000000001000000"
 	return address == one || strings.HasSuffix(address, "7F") &&
@@ -162,15 +163,15 @@ func isLoopback(address string) bool {
 // portPattern finds the ports in addresses such as http://+:80;http://127.0.0.1:7071.
 var portPattern = regexp.MustCompile(`:([0-9]{1,5})(?:[/;]|$)`)
 
-// An ASP.NET Core host may listen on the addresses and ports that variables have. The urlVariables have addresses, and
-// the portVariables have ports.
+// urlVariables are the environment variables from which an ASP.NET Core host reads the URLs to listen on. portVariables
+// are those from which the host reads only ports.
 var (
 	urlVariables  = []string{"ASPNETCORE_URLS", "DOTNET_URLS", "URLS"}
 	portVariables = []string{"ASPNETCORE_HTTP_PORTS", "ASPNETCORE_HTTPS_PORTS"}
 )
 
-// Ports returns the ports that a host's environment and command line name, as decimal numbers. env reads a variable of
-// that environment.
+// Ports returns the ports that a host's environment and command line name, as decimal numbers. The function env returns
+// the value of a variable of the host's environment.
 func Ports(proc fs.FS, host int, env func(string) string) (ports []string) {
 	var urls []string
 	for _, name := range urlVariables {
@@ -191,7 +192,7 @@ func Ports(proc fs.FS, host int, env func(string) string) (ports []string) {
 	return ports
 }
 
-// urlsOf returns the values of --urls in the arguments of a command.
+// urlsOf returns the values of the option --urls in the arguments of a command.
 func urlsOf(args []string) (urls []string) {
 	for i, arg := range args {
 		if value, ok := strings.CutPrefix(arg, "--urls="); ok {

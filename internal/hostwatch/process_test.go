@@ -19,8 +19,8 @@ import (
 	"weir/internal/hostwatch"
 )
 
-// roleVariable is the variable that has the role of a process of the test binary. A test starts the binary as a host,
-// and the host starts the binary as its handler.
+// roleVariable is the environment variable that gives a process of the test binary its role. A test starts the binary
+// as a host. The host starts the binary again as its handler.
 const roleVariable = "HOSTWATCH_ROLE"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// playHost starts a handler, and listens on one socket. Then it carries out the orders on stdin, one in each line.
+// playHost starts a handler, and listens on one socket. Then it carries out the orders that it reads from stdin, one
+// per line.
 func playHost() {
 	handler := exec.Command("/proc/self/exe")
 	handler.Env = append(os.Environ(), roleVariable+"=handler")
@@ -67,7 +68,7 @@ func playHost() {
 	_ = handler.Wait()
 }
 
-// playHandler prints the reports of its watch, until the host is gone.
+// playHandler watches its parent, the host, and prints the events until the host is gone.
 func playHandler() {
 	w := hostwatch.Watch{Proc: os.DirFS("/proc"), Host: os.Getppid(), Parent: os.Getppid,
 		Found: func(n int) { fmt.Println("found:", n) }}
@@ -82,7 +83,7 @@ func playHandler() {
 type testHost struct {
 	stdin io.Writer
 	lines *bufio.Scanner
-	found string // the last line that was read about found sockets
+	found string // the last "found:" line that was read
 }
 
 func startHost(t *testing.T) *testHost {
@@ -102,17 +103,17 @@ func startHost(t *testing.T) *testHost {
 		t.Fatal(err)
 	}
 	out.Close()
-	_ = in.SetReadDeadline(time.Now().Add(time.Minute)) // so that a test that fails does not hang
+	_ = in.SetReadDeadline(time.Now().Add(time.Minute)) // so that a failing test does not hang
 	t.Cleanup(func() {
 		stdin.Close()
-		_, _ = io.Copy(io.Discard, in) // ends when the host and the handler have ended
+		_, _ = io.Copy(io.Discard, in) // returns when the host and the handler have ended
 		in.Close()
 		_ = cmd.Wait()
 	})
 	return &testHost{stdin: stdin, lines: bufio.NewScanner(in)}
 }
 
-// sendOrder sends an order to the host's process, and waits until the order is done.
+// sendOrder sends an order to the host. It waits until the order is done, except if the order is "end".
 func (h *testHost) sendOrder(t *testing.T, order string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(h.stdin, order); err != nil {
@@ -123,8 +124,9 @@ func (h *testHost) sendOrder(t *testing.T, order string) {
 	}
 }
 
-// awaitLine reads the output until the line want. The lines about found sockets may come between the other lines at any
-// time. So awaitLine skips and remembers them, and returns at once if the last one is want.
+// awaitLine reads the output until the line "want". The "found:" lines of the handler can come between the other lines
+// at any time. So awaitLine skips these lines, and remembers the last one. If the remembered line is "want", awaitLine
+// returns at once.
 func (h *testHost) awaitLine(t *testing.T, want string) {
 	t.Helper()
 	for h.found != want && h.lines.Scan() && h.lines.Text() != want && strings.HasPrefix(h.lines.Text(), "found:") {

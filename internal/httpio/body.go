@@ -7,8 +7,8 @@ import (
 	"weir/internal/weir"
 )
 
-// WriteBody writes the body of a message as a file. Because the body comes from an upstream, no browser may
-// show it, run it or guess its type. The caller sets Cache-Control first.
+// WriteBody answers with the body of a message as a download. The body comes from an upstream, so the headers forbid a
+// browser to show the body, to run it or to guess its type. The caller must set Cache-Control first.
 func WriteBody(w http.ResponseWriter, m weir.Message) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -16,5 +16,5 @@ func WriteBody(w http.ResponseWriter, m weir.Message) {
 	h.Set("Content-Type", m.ContentType)
 	h.Set("Content-Disposition", `attachment; filename="`+m.Public().String()+`.xml"`)
 	h.Set("Content-Length", strconv.Itoa(len(m.Body)))
-	w.Write(m.Body) // a failure means that the client has disconnected
+	w.Write(m.Body) // an error means that the client has disconnected
 }

@@ -9,15 +9,15 @@ import (
 	"weir/internal/weir"
 )
 
-// SetVersion sets the header ETag to the tag of a version, and returns this tag.
+// SetVersion sets the header ETag to weir.Tag(version), and returns this tag.
 func SetVersion(w http.ResponseWriter, version string) string {
 	tag := weir.Tag(version)
 	w.Header().Set("ETag", tag)
 	return tag
 }
 
-// NotModified answers 304 if the client already has the version and the host relays a 304. It sets the ETag,
-// and reports whether it has answered.
+// NotModified answers 304 if the header If-None-Match has the version and the Functions host relays a 304 to the
+// client. It always sets the header ETag. It reports whether it has answered.
 func NotModified(w http.ResponseWriter, r *http.Request, version string) bool {
 	tag := SetVersion(w, version)
 	if !relaysNotModified(r) {
@@ -32,7 +32,9 @@ func NotModified(w http.ResponseWriter, r *http.Request, version string) bool {
 	return false
 }
 
-// IfMatch returns the weir.Tag of the version that the client wants to change; empty = any version.
+// IfMatch returns the tag in the header If-Match, in the form of weir.Tag. A client sends this header to change only
+// the version that has the tag. If the header is missing or *, the result is empty. If the header is not one ETag, the
+// error is Malformed.
 func IfMatch(r *http.Request) (string, error) {
 	switch given := r.Header.Values("If-Match"); {
 	case len(given) == 0 || (len(given) == 1 && strings.TrimSpace(given[0]) == "*"):
@@ -48,8 +50,8 @@ func IfMatch(r *http.Request) (string, error) {
 		Message: "If-Match must be one ETag as it was answered, or *"}
 }
 
-// ReadReason returns the query parameter "reason", which is the operator's reason for the change; "" = the
-// parameter is missing. If the reason is too long, the error is Invalid.
+// ReadReason returns the query parameter "reason", the operator's reason for a change. If the parameter is missing, the
+// result is empty. If the reason is too long, the error is Invalid.
 func ReadReason(r *http.Request) (string, error) {
 	reason := strings.TrimSpace(r.URL.Query().Get("reason"))
 	if utf8.RuneCountInString(reason) > weir.MaxReason {
@@ -60,7 +62,7 @@ func ReadReason(r *http.Request) (string, error) {
 	return reason, nil
 }
 
-// MessageID parses the path value "id". The error is NotFound.
+// MessageID parses the path value "id". If the value is no message id, the error is NotFound.
 func MessageID(r *http.Request) (weir.ID, error) {
 	id, err := weir.ParseID(r.PathValue("id"))
 	if err != nil {

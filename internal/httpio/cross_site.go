@@ -10,9 +10,11 @@ import (
 )
 
 // RefuseCrossSite answers 403 to a request that changes something, if a page of another site made a browser send the
-// request. If the host demands no key, or accepts a browser's sign-in instead, such a page could otherwise act in the
-// name of the operator who has opened it. RefuseCrossSite passes on all other requests, and each request with the
-// header X-Functions-Key, because a page of another site can set this header only if CORS permits it.
+// request. Without this check, such a page could act in the name of an operator who has opened the page. The danger
+// exists if the host demands no key, or accepts a browser's sign-in in place of the key.
+//
+// RefuseCrossSite passes on all other requests. It also passes on each request with the header X-Functions-Key,
+// because a page of another site can set this header only if CORS permits it.
 func RefuseCrossSite(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		isReading := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
@@ -26,9 +28,10 @@ func RefuseCrossSite(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// isCrossSite reports whether a page of another site made a browser send the request. The header Sec-Fetch-Site shows
-// this. If the request lacks that header, Origin shows it. Another port or subdomain is another site, too. Clients
-// other than browsers send neither header. Browsers send Sec-Fetch-Site only over https, or to their own machine.
+// isCrossSite reports whether a page of another site made a browser send the request. Another port or subdomain counts
+// as another site. The header Sec-Fetch-Site shows the site, but browsers send this header only over https, or to their
+// own machine. If Sec-Fetch-Site is missing, isCrossSite compares Origin with the public host name. Clients other than
+// browsers send neither header.
 func isCrossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin", "none":

@@ -15,7 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// WriteError logs a failure at debug if the client may have caused it by disconnecting, and otherwise at error.
+// WriteError logs a failure at level debug if the client has disconnected and the failure can be a result of the
+// disconnect. Otherwise the level is error.
 func TestWriteError_ClientGone(t *testing.T) {
 	t.Parallel()
 	unavailable := &weir.Error{Kind: weir.Unavailable, Message: "storage cannot be reached",

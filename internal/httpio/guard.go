@@ -8,18 +8,20 @@ import (
 	"strings"
 )
 
-// plainPathPattern matches the paths that Weir's addresses can have, and paths with dot segments. No segment is
-// empty. One slash may end the path, because the host's router ignores that slash.
+// plainPathPattern matches paths without escapes and without empty segments. One slash can end the path, because the
+// host's router ignores this slash. The pattern also matches paths with dot segments.
 var plainPathPattern = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+/?$`)
 
 // PlainPathsOnly passes a request on to the handler "next" if its path matches plainPathPattern and has no dot segment.
-// It removes a slash at the end of the path. It answers 404 to all other requests. The host checks the key of the
-// function that its router finds, and the handler must not find another function under the same path. So PlainPathsOnly
-// does not decode or clean a path, and does not redirect.
+// It removes a slash at the end of the path. It answers 404 to all other requests.
 //
-// A host that proxies sends the path unchanged. So only this check keeps the host and the handler from reading an
-// escaped path in two ways. A host that forwards decodes and cleans the path before it sends the request. Then only
-// the constraints in function.json apply to the path for which the host checked the key.
+// The host's router finds the function of a path, and the host checks the key of that function. If the handler's router
+// read the path differently, the key of one function would open another function. So PlainPathsOnly does not decode,
+// clean or redirect a path.
+//
+// A newer Functions host sends the path unchanged. Then this check alone ensures that both routers read the path alike.
+// An older host decodes and cleans the path before it sends the request, so the handler does not know for which path
+// the host checked the key. Then only the constraints in function.json protect the functions.
 func PlainPathsOnly(log *slog.Logger, next http.Handler) http.Handler {
 	missing := NotFound(log)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +43,7 @@ func hasDotSegment(path string) bool {
 	return false
 }
 
-// withPath returns the request with a path that needs no escape.
+// withPath returns the request with another path, which must need no escape.
 func withPath(r *http.Request, path string) *http.Request {
 	if r.URL.Path == path && r.URL.RawPath == "" {
 		return r
@@ -53,10 +55,12 @@ func withPath(r *http.Request, path string) *http.Request {
 }
 
 // HostCallsOnly passes only the host's own calls on to the handler "next": the calls for queue and timer triggers. It
-// answers 404 to all other requests. The host sends its own calls to the address on which the handler listens, without
-// a query and without forwardingHeaders. A request that the host forwards has the client's Host, and a request that it
-// proxies has X-Forwarded-Host. A client can imitate everything else of such a call (User-Agent, invocation id, content
-// type, payload), so HostCallsOnly checks nothing else.
+// answers 404 to all other requests.
+//
+// The host sends its own calls to the address on which the handler listens, without a query and without
+// forwardingHeaders. A client's request reaches the handler through the host. With such a request an older host sends
+// the client's header Host, and a newer host sends X-Forwarded-Host. A client can imitate everything else of the host's
+// own calls (User-Agent, invocation id, content type, payload), so HostCallsOnly checks nothing else.
 func HostCallsOnly(log *slog.Logger, next http.Handler) http.Handler {
 	missing := NotFound(log)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +72,7 @@ func HostCallsOnly(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// isOwnHost reports whether the request names the address on which the handler listens.
+// isOwnHost reports whether the header Host is the address on which the handler listens.
 func isOwnHost(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && r.Host == local.String()
@@ -78,8 +82,7 @@ func isOwnHost(r *http.Request) bool {
 var forwardingHeaders = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded",
 	"X-Functions-Key"}
 
-// isForwarded reports whether the request has a sign that a client made it: one of forwardingHeaders, or a
-// query.
+// isForwarded reports whether the request has one of forwardingHeaders or a query. The host's own calls have neither.
 func isForwarded(r *http.Request) bool {
 	for _, name := range forwardingHeaders {
 		if len(r.Header.Values(name)) > 0 {
@@ -89,8 +92,10 @@ func isForwarded(r *http.Request) bool {
 	return r.URL.RawQuery != ""
 }
 
-// relaysNotModified reports whether a 304 reaches the client. A host that forwards closes the client's
-// connection after a 304. A host that proxies relays the 304.
+// relaysNotModified reports whether a 304 reaches the client. An older Functions host closes the client's connection
+// after a 304. A newer host relays a 304. The requests of a newer host have the handler's own address in the header
+// Host, and they have the header X-Forwarded-Host. A request without an invocation id was not sent by a host, so a 304
+// reaches its client.
 func relaysNotModified(r *http.Request) bool {
 	isCalledByHost := InvocationID(r) != ""
 	return !isCalledByHost || isOwnHost(r) && r.Header.Get("X-Forwarded-Host") != ""

@@ -15,7 +15,8 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// serveEcho starts a server that answers 200 with the path that the handler behind wrap gets.
+// serveEcho starts a server with the handler that wrap returns. The inner handler answers 200 with the path that it
+// gets.
 func serveEcho(t *testing.T, wrap func(*slog.Logger, http.Handler) http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(wrap(quiet, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +52,7 @@ func sendRequest(t *testing.T, s *httptest.Server, method, target string, change
 func TestPlainPathsOnly(t *testing.T) {
 	t.Parallel()
 	s := serveEcho(t, httpio.PlainPathsOnly)
-	// The values are the paths that the next handler gets; "" = the answer is 404.
+	// Each value is the path that the inner handler gets; "" = the answer is 404.
 	for target, want := range map[string]string{
 		"/api/messages":              "/api/messages",
 		"/api/messages/":             "/api/messages",
@@ -66,7 +67,7 @@ func TestPlainPathsOnly(t *testing.T) {
 		"/api/messages/../lanes":     "",
 		"/api/./lanes":               "",
 		"/api/messages/%2e%2e/lanes": "",
-		// No client needs an escaped letter. The host's router would take such a path for another path.
+		// An older host would decode the letter and read another path. No client needs an escaped letter.
 		"/api/messages/%6canes":    "",
 		`/api/messages/..\lanes`:   "",
 		"/api/messages/..%5Clanes": "",
@@ -117,7 +118,8 @@ func TestHostCallsOnly(t *testing.T) {
 	}
 }
 
-// A host that forwards closes the client's connection after a 304.
+// An older Functions host closes the client's connection after a 304. So NotModified must not answer 304 to a request
+// from such a host (the cases whose names begin with Forwarded).
 func TestNotModified_OnlyIfTheHostRelaysIt(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -159,8 +161,8 @@ func TestNotModified_OnlyIfTheHostRelaysIt(t *testing.T) {
 	}
 }
 
-// A client can write X-Forwarded-Host itself. So BaseURL trusts only the last element, and only if the Functions host
-// proxies.
+// A client can send X-Forwarded-Host, too. So BaseURL trusts only the last element, and only if the Functions host
+// wrote that element (the cases whose names begin with Proxied).
 func TestBaseURL_BehindProxies(t *testing.T) {
 	t.Parallel()
 	own := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7071}

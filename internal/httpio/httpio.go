@@ -1,7 +1,7 @@
 // Package httpio has the parts that all HTTP functions share.
 //
-//   - WriteError turns an error into problem+json (RFC 9457). No other code does this with an error. It logs
-//     errors with the status 500 or more, with the causes that users must not see.
+//   - WriteError is the only code that turns an error into problem+json (RFC 9457). If the status is 500 or more, it
+//     logs the error with the causes that users must not see.
 //   - Middleware wraps each function: it recovers panics, and logs the answer with the host's invocation id.
 //     PlainPathsOnly, HostCallsOnly, AllowMethods and others guard routes.
 //   - ReadBody, ReadJSON and Intake read requests with bounded size and memory.
@@ -25,8 +25,8 @@ import (
 	"weir/internal/weir"
 )
 
-// InvocationHeader has the host's id of an invocation. A client can send the header, too. The host appends its
-// own id, so only the last value is trusted.
+// InvocationHeader is the header with the host's id of an invocation. A client can send this header, too. The host
+// appends its own id, so only the last value is trusted.
 const InvocationHeader = "X-Azure-Functions-InvocationId"
 
 // problem is the JSON form of an error (RFC 9457).
@@ -53,7 +53,7 @@ var statusByKind = map[weir.Kind]int{
 // Status returns the HTTP status of an error.
 func Status(err error) int { return statusByKind[weir.KindOf(err)] }
 
-// WriteError answers with err. The answer never has the causes of err. If the status is 500 or more, WriteError
+// WriteError answers with err as problem+json, but without the causes of err. If the status is 500 or more, WriteError
 // logs err with its causes.
 func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	p := problem{Type: "about:blank", Status: Status(err), InvocationID: InvocationID(r)}
@@ -76,8 +76,8 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 	writeBody(w, "application/problem+json", p.Status, p)
 }
 
-// failureLevel returns the level debug if the client has disconnected and may have caused err by that. Otherwise it
-// returns the level error.
+// failureLevel returns the level debug if the client has disconnected and err can be a result of the disconnect.
+// Otherwise it returns the level error.
 func failureLevel(r *http.Request, err error) slog.Level {
 	if hasClientGone(r) && (errors.Is(err, context.Canceled) || weir.KindOf(err) == weir.Unavailable) {
 		return slog.LevelDebug
@@ -85,7 +85,7 @@ func failureLevel(r *http.Request, err error) slog.Level {
 	return slog.LevelError
 }
 
-// hasClientGone reports whether the request's context was cancelled, as it is if the client disconnects.
+// hasClientGone reports whether the request's context was cancelled. A disconnect of the client cancels this context.
 func hasClientGone(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }
 
 // WriteJSON answers with v.
@@ -94,18 +94,18 @@ func WriteJSON(w http.ResponseWriter, status int, v any) { writeBody(w, "applica
 func writeBody(w http.ResponseWriter, contentType string, status int, v any) {
 	var encoded bytes.Buffer
 	encoder := json.NewEncoder(&encoded)
-	encoder.SetEscapeHTML(false) // nosniff prevents a browser from reading JSON as HTML, and people read the answers
+	encoder.SetEscapeHTML(false) // people read the answers; nosniff keeps browsers from reading them as HTML
 	if err := encoder.Encode(v); err != nil {
-		panic(fmt.Errorf("encode the answer: %w", err)) // a defect of Weir: Middleware logs it and answers 500
+		panic(fmt.Errorf("encode the answer: %w", err)) // a defect of Weir: Middleware logs the panic and answers 500
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	data := encoded.Bytes() // it ends with a line break
+	data := encoded.Bytes()
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
-	// If one of these calls fails, the client has disconnected, so the errors are ignored. The flush sends the
-	// answer before the answer is logged.
+	// If one of these calls fails, the client has disconnected, so the errors are ignored. The flush sends the answer
+	// before Middleware logs the status.
 	w.Write(data)
 	http.NewResponseController(w).Flush()
 }
@@ -116,7 +116,7 @@ const bodyTimeout = time.Minute
 // ReadBody reads a request's body of up to "limit" bytes, for at most bodyTimeout. The error is TooLarge or Malformed.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails without a connection, as in a test
+	control.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails in tests without a connection
 	defer control.SetReadDeadline(time.Time{})
 	body, err := readKnownLength(http.MaxBytesReader(w, r.Body, limit), min(r.ContentLength, limit))
 	var over *http.MaxBytesError
@@ -133,8 +133,8 @@ func tooLargeError(limit int64) error {
 	return &weir.Error{Kind: weir.TooLarge, Op: "read body", Message: fmt.Sprintf("the body is over %d bytes", limit)}
 }
 
-// readKnownLength does what io.ReadAll does. If length is the length of the body, it makes no copies to enlarge
-// its buffer. A length of 0 or less means that the length is not known.
+// readKnownLength returns the whole body, like io.ReadAll. It first allocates a buffer of "length" bytes. If that is
+// the right length, the buffer need not grow. A length of 0 or less means that the length is not known.
 func readKnownLength(body io.Reader, length int64) ([]byte, error) {
 	if length <= 0 {
 		return io.ReadAll(body)
@@ -148,8 +148,8 @@ func readKnownLength(body io.Reader, length int64) ([]byte, error) {
 	return append(data[:n], rest...), err
 }
 
-// InvocationID returns the host's id of the invocation; "" = no host sent the request. The log and each
-// problem+json have this id, so that an operator who gets a user's report finds the log line.
+// InvocationID returns the host's id of the invocation. If no host sent the request, the result is empty. The log and
+// each problem+json have this id, so that an operator with a user's report finds the log line.
 func InvocationID(r *http.Request) string {
 	ids := r.Header.Values(InvocationHeader)
 	if len(ids) == 0 {
@@ -162,7 +162,8 @@ func InvocationID(r *http.Request) string {
 	return strings.TrimSpace(last)
 }
 
-// Middleware recovers panics of a function's handler, except http.ErrAbortHandler, and logs each answer of the handler.
+// Middleware recovers panics of the handler "next", except http.ErrAbortHandler. It logs each answer of the handler,
+// with the name in the parameter "function".
 func Middleware(function string, log *slog.Logger, now func() time.Time, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := now()
@@ -189,7 +190,8 @@ func Middleware(function string, log *slog.Logger, now func() time.Time, next ht
 }
 
 // answerLevel returns the level debug if the status is below 400, because the functions log their work and the host
-// logs each invocation. It also returns debug if the client has disconnected. Otherwise it returns the level info.
+// logs each invocation. If the client has disconnected, it also returns the level debug. Otherwise it returns the level
+// info.
 func answerLevel(r *http.Request, status int) slog.Level {
 	if status < http.StatusBadRequest || hasClientGone(r) {
 		return slog.LevelDebug
@@ -197,7 +199,6 @@ func answerLevel(r *http.Request, status int) slog.Level {
 	return slog.LevelInfo
 }
 
-// statusRecorder records the status of an answer.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int

@@ -32,8 +32,8 @@ func newPost(body io.Reader, length int64) *http.Request {
 
 const kib = 1 << 10
 
-// The first body takes all the memory of the intake, so the intake refuses the second body unread. A body of unknown
-// length takes the memory of a body of the largest size.
+// The first body takes all the memory of the intake, so the intake refuses the second body without reading it. A body
+// of unknown length takes as much memory as a body of the largest size.
 func TestIntake_ReadBody_RefusesBeforeReading(t *testing.T) {
 	t.Parallel()
 	for name, length := range map[string]int64{"KnownLength": 10 * kib, "UnknownLength": -1} {
@@ -98,7 +98,8 @@ func TestIntake_ReadBody_WaitsItsTurn(t *testing.T) {
 	})
 }
 
-// A body of the largest size fits if no other body is in memory, even if the limit of memory is below its size.
+// A body of the largest size fits if no other body is in memory, even if it needs more than the memory size that
+// NewIntake gets.
 func TestIntake_ReadBody_OneOfTheLargestSizeAlwaysFits(t *testing.T) {
 	t.Parallel()
 	intake := httpio.NewIntake(1, 10*kib)
@@ -140,8 +141,8 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// A stalled sender occupies memory for a minute at most. The limit does not apply after the body is read, so the
-// answer may take longer.
+// A stalled sender occupies memory for a minute at most. The limit does not apply after the body is read, so the answer
+// can take longer than a minute.
 func TestIntake_ReadBody_EndsAStalledSender(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,17 +14,17 @@ import (
 	"weir/internal/weir"
 )
 
-// maxJSON limits the bytes of a JSON request.
+// maxJSON is the largest size of a body for ReadJSON, in bytes.
 const maxJSON = 64 << 10
 
-// ReadJSON reads a request's body of up to 64 KiB into a struct. The body must be one value. It must have no
-// fields that the struct does not have, and no name twice in one object. The error is a *weir.Error: Unsupported,
-// TooLarge or Malformed.
+// ReadJSON reads a request's body of up to 64 KiB into a struct. The body must be one JSON value. Fields that the
+// struct does not have are refused, and so is a name that comes twice in one object. The error is a *weir.Error:
+// Unsupported, TooLarge or Malformed.
 func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	return ReadLargeJSON(w, r, maxJSON, into)
 }
 
-// ReadLargeJSON does what ReadJSON does, for a body of up to "limit" bytes.
+// ReadLargeJSON is ReadJSON for a body of up to "limit" bytes.
 func ReadLargeJSON(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return &weir.Error{Kind: weir.Unsupported, Op: "read json",
@@ -51,7 +51,7 @@ func ReadLargeJSON(w http.ResponseWriter, r *http.Request, limit int64, into any
 	return nil
 }
 
-// describeJSONError returns the problem in terms of JSON, without the terms of Go.
+// describeJSONError describes a decoder error without the terms of Go.
 func describeJSONError(err error) string {
 	var wrong *json.UnmarshalTypeError
 	var moment *time.ParseError

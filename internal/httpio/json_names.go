@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// findRepeatedName returns the first name that one object has twice; "" = there is none. Names that differ only in
-// their case count as one name: encoding/json takes the value of the last one, but a reviewer or a gateway may
-// have read the first one. If the JSON is broken before a repeated name, findRepeatedName returns "", because the
-// decoder reports this error.
+// findRepeatedName returns the first name that comes twice in one object; "" = no name does. Names that differ only in
+// case count as equal: encoding/json would take the last value, but a reviewer or a gateway may have read the first
+// value.
+//
+// If the JSON is broken before a repeated name, the result is "". The decoder then reports the broken JSON.
 func findRepeatedName(body []byte) string {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
@@ -38,14 +39,14 @@ func findRepeatedName(body []byte) string {
 	}
 }
 
-// jsonLevel is an object or an array that is not yet read to its end.
+// jsonLevel is an object or an array whose end is not yet read.
 type jsonLevel struct {
-	names      map[string]bool // in lower case; nil = the level is an array
-	isNameNext bool            // the next token of the object is a name, or the object's end
+	names      map[string]bool // names of the object, in lower case; nil = the level is an array
+	isNameNext bool            // the next token is a name, or the end of the object
 }
 
-// The method add records a name, or the end of a value. If the token is a name, the method returns it, and reports
-// whether the object already had the name.
+// add records the next token of the level. The token is a name, a simple value, or the end of an inner object or array.
+// If the token is a name, add returns the name, and reports whether the object already had this name.
 func (l *jsonLevel) add(token json.Token) (name string, repeated bool) {
 	if l.names == nil {
 		return "", false

@@ -56,8 +56,8 @@ func TestReadJSON(t *testing.T) {
 	}
 }
 
-// encoding/json takes the value of the last of two names that are equal except for their case. So ReadJSON refuses
-// such names.
+// If two names differ only in case, encoding/json takes the value of the last one. So ReadJSON refuses such names, as
+// it refuses equal names.
 func TestReadJSON_RefusesANameThatComesTwice(t *testing.T) {
 	t.Parallel()
 	for body, isAccepted := range map[string]bool{

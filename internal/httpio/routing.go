@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// NotFound answers requests that no route matches.
+// NotFound returns a handler that answers 404 to every request.
 func NotFound(log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, r, log, &weir.Error{Kind: weir.NotFound, Op: "route",
@@ -20,7 +20,7 @@ func NotFound(log *slog.Logger) http.Handler {
 	})
 }
 
-// ByMethod passes a request on to the handler of its method, and answers 405 to other methods.
+// ByMethod passes a request on to the handler of its method. It answers 405 to methods without a handler.
 func ByMethod(byMethod map[string]http.Handler) http.Handler {
 	known := slices.Sorted(maps.Keys(byMethod))
 	return AllowMethods(http.HandlerFunc(func(w http.ResponseWriter,
@@ -29,8 +29,8 @@ func ByMethod(byMethod map[string]http.Handler) http.Handler {
 	}), known...)
 }
 
-// WithTimeout ends the request's context after the time "limit". This bounds the time in which the handler "next"
-// builds its answer. Without the limit, a caller would wait for all retries of the storage client if storage hangs.
+// WithTimeout ends the request's context after the time "limit". Without this limit a caller would wait for all retries
+// of the storage client if storage hangs.
 func WithTimeout(limit time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
@@ -39,17 +39,17 @@ func WithTimeout(limit time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// IgnoreDisconnect lets the handler "next" finish even if the client disconnects. Under a host that proxies, a
-// disconnect ends the request's context. Without IgnoreDisconnect, a change could then end between two of its steps,
-// and the rest would wait for the sweep.
+// IgnoreDisconnect lets the handler "next" finish even if the client disconnects. Under newer Functions hosts a
+// disconnect ends the request's context. Without IgnoreDisconnect a change could stop between two of its steps, and its
+// other steps would wait for the sweep.
 func IgnoreDisconnect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
 	})
 }
 
-// AllowMethods passes a request on to the handler "next" if the request has one of the methods. It answers 405 to other
-// requests.
+// AllowMethods passes a request on to the handler "next" if the request has one of the methods. It answers 405 to all
+// other requests.
 func AllowMethods(next http.Handler, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, m := range methods {

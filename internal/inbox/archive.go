@@ -17,27 +17,27 @@ import (
 	"weir/internal/wire"
 )
 
-// keyOf returns the idempotency key of a version of a file.
+// keyOf returns the idempotency key of a version of a file. The message or batch of this version gets the key.
 func keyOf(f storage.File) string {
 	sum := sha256.Sum256([]byte(f.Name + "\x00" + string(f.ETag)))
 	return "file-" + hex.EncodeToString(sum[:16])
 }
 
 // maxArchived is the number of bytes to which the archive cuts a file's name. A blob's name has at most 1024
-// characters, and in the archive it also contains a folder and problemsSuffix.
+// characters, and the name in the archive also contains a folder and problemsSuffix.
 const maxArchived = 900
 
 // problemsSuffix is the end of a problems file's name.
 const problemsSuffix = ".problems.json"
 
-// archiveName returns the name in the archive: of a rejected file, or of a file that became a batch. Its folder begins
-// with the time of the last modification, so that the newest file sorts last.
+// archiveName returns the name that a rejected file or a batch's file gets in the archive. The folder begins with the
+// time of the last modification, so that the newest file sorts last.
 func archiveName(f storage.File) string {
 	return f.ModifiedAt.UTC().Format("20060102T150405Z") + "-" + keyOf(f)[len("file-"):][:12] + "/" + shortName(f.Name)
 }
 
-// messageName returns the name that a file with a message gets among the accepted files. EraseMessage finds the file by
-// the folder, which is the message's id.
+// messageName returns the name that a message's file gets among the accepted files. EraseMessage finds the file by the
+// folder, which is the message's id.
 func messageName(id string, f storage.File) string { return id + "/" + shortName(f.Name) }
 
 func shortName(name string) string {
@@ -47,7 +47,6 @@ func shortName(name string) string {
 	return name
 }
 
-// archiveFile copies a version of a file to a container.
 func (c *Collector) archiveFile(ctx context.Context, to storage.Files, name string, f storage.File,
 	body io.Reader) error {
 	return to.Write(ctx, name, f.ContentType, copyMetadata(f.Metadata), body)
@@ -58,8 +57,8 @@ var (
 	metadataValue = regexp.MustCompile(`^[\x20-\x7e]*$`)
 )
 
-// copyMetadata returns those of the given metadata that storage accepts in a request. The archived file gets them. So a
-// due time still applies if an operator copies the file back into the inbox.
+// copyMetadata returns those metadata that storage accepts in a request. The archived file gets them, so that a due
+// time still applies if an operator copies the file back into the inbox.
 func copyMetadata(given map[string]string) map[string]string {
 	kept := map[string]string{}
 	for name, value := range given {
@@ -70,7 +69,7 @@ func copyMetadata(given map[string]string) map[string]string {
 	return kept
 }
 
-// removeTaken deletes a version of a file from the inbox. It does not delete a newer version.
+// removeTaken deletes a file from the inbox, except if the file has a newer version.
 func (c *Collector) removeTaken(ctx context.Context, f storage.File) error {
 	err := writePauses.Do(ctx, func() error { return c.Inbox.Delete(ctx, f.Name, f.ETag) })
 	if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
@@ -80,7 +79,8 @@ func (c *Collector) removeTaken(ctx context.Context, f storage.File) error {
 }
 
 // rejectFile moves a file to the rejected files, and writes a problems file beside it. If the file is removed or
-// overwritten before it is copied, rejectFile does nothing. If the reason is no *weir.Error, it returns the reason.
+// overwritten before the copy is complete, rejectFile does nothing. If the reason is no *weir.Error, rejectFile returns
+// the reason and does nothing.
 func (c *Collector) rejectFile(ctx context.Context, f storage.File, reason error) error {
 	var refused *weir.Error
 	if !errors.As(reason, &refused) {
@@ -90,7 +90,7 @@ func (c *Collector) rejectFile(ctx context.Context, f storage.File, reason error
 		return c.archiveFile(ctx, c.Rejected, archiveName(f), f, c.newReader(ctx, c.Inbox, f))
 	})
 	if isChanged(err) {
-		return nil // the next run takes the new version
+		return nil // a later run takes the new version, if there is one
 	}
 	if err == nil {
 		err = c.writeProblems(ctx, c.Rejected, archiveName(f), c.describeRefusal(f, refused))
@@ -106,7 +106,6 @@ func (c *Collector) rejectFile(ctx context.Context, f storage.File, reason error
 	return nil
 }
 
-// describeRefusal returns the content of the problems file of a refused file.
 func (c *Collector) describeRefusal(f storage.File, refused *weir.Error) wire.FileProblems {
 	return wire.FileProblems{Name: f.Name, RefusedAt: c.Now().UTC().Truncate(time.Second), Detail: refused.Message,
 		Problems: refused.Problems}
@@ -126,9 +125,9 @@ func (c *Collector) writeProblems(ctx context.Context, to storage.Files, name st
 	})
 }
 
-// FinishBatch writes the problems of a batch beside the batch's file. The argument "name" is the name of this file
-// among the accepted files. If the batch was rejected, FinishBatch moves the file to the rejected files. It may be
-// called again after an error. It does not restore a file that retention has removed.
+// FinishBatch writes the problems of a batch into a problems file beside the batch's file. If the batch was rejected,
+// FinishBatch also moves the batch's file to the rejected files. The parameter "name" is the name of the batch's file
+// among the accepted files. After an error, the caller can call FinishBatch again.
 func (c *Collector) FinishBatch(ctx context.Context, b wire.Batch, name string) error {
 	problems := wire.FileProblems{Name: name[strings.Index(name, "/")+1:], RefusedAt: b.UpdatedAt, Detail: b.Reason,
 		Batch: b.ID, Parts: b.Problems}
@@ -145,7 +144,8 @@ func (c *Collector) FinishBatch(ctx context.Context, b wire.Batch, name string) 
 	return c.moveToRejected(ctx, name)
 }
 
-// moveToRejected moves the file of a rejected batch from the accepted files to the rejected files.
+// moveToRejected moves the file of a rejected batch from the accepted files to the rejected files. If the file does not
+// exist, for example because retention has removed it, moveToRejected does nothing.
 func (c *Collector) moveToRejected(ctx context.Context, name string) error {
 	found, err := findExact(ctx, c.Accepted, name)
 	if err != nil || found == nil {
@@ -163,7 +163,7 @@ func (c *Collector) moveToRejected(ctx context.Context, name string) error {
 
 // findExact returns the file with exactly this name; nil = no file has it.
 func findExact(ctx context.Context, files storage.Files, name string) (*storage.File, error) {
-	page, err := files.List(ctx, name, "") // a name sorts before all longer names that begin with it
+	page, err := files.List(ctx, name, "") // the wanted name sorts before all longer names with this prefix
 	if err != nil || len(page.Files) == 0 || page.Files[0].Name != name {
 		return nil, err
 	}
@@ -183,8 +183,8 @@ func (c *Collector) RemoveExpired(ctx context.Context) error {
 }
 
 // removeFiles removes each file whose name begins with a prefix, if the function "matches" returns true for the file.
-// If storage refuses to delete a file, for example because of a legal hold, removeFiles still removes the other files
-// before it returns the first such error. If storage cannot be reached, removeFiles ends at once.
+// If storage refuses to delete a file, for example because of a legal hold, removeFiles still removes the other files.
+// At the end it returns the first such error. If storage cannot be reached, removeFiles returns at once.
 func (c *Collector) removeFiles(ctx context.Context, from storage.Files, prefix string,
 	matches func(storage.File) bool) error {
 	var first error
@@ -214,12 +214,12 @@ func (c *Collector) removeFiles(ctx context.Context, from storage.Files, prefix 
 	return first
 }
 
-// isChanged reports whether an error means that a file was removed or overwritten after it was listed.
+// isChanged reports whether err means that a file was removed or overwritten after it was listed.
 func isChanged(err error) bool {
 	return storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition)
 }
 
-// chunkSize is the number of bytes of a file that one read returns; the last read may return fewer.
+// chunkSize is the number of bytes of each chunk of a file, except the last one.
 const chunkSize = 1 << 20
 
 // reader reads a version of a file chunk by chunk.
@@ -228,7 +228,7 @@ type reader struct {
 	files storage.Files
 	file  storage.File
 	at    int64  // position of the next chunk in the file
-	chunk []byte // rest of the present chunk
+	chunk []byte // unread bytes of the present chunk
 }
 
 func (c *Collector) newReader(ctx context.Context, files storage.Files, f storage.File) io.Reader {

@@ -21,7 +21,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Batches stores batches; see batch.Runner.
+// Batches accepts batches. A *batch.Runner implements this interface.
 type Batches interface {
 	Accept(ctx context.Context, s batch.Spec, body io.Reader) (wire.Batch, error)
 }
@@ -30,32 +30,32 @@ type Batches interface {
 type Config struct {
 	Inbox, Accepted, Rejected storage.Files
 	Leases                    storage.Leases
-	Lease                     time.Duration // 15 to 60 s
+	Lease                     time.Duration // length of the lease; 15 to 60 s
 	Filer                     *filing.Filer
 	Batches                   Batches
-	CanSplit                  bool  // the settings have a contract with a split path
+	CanSplit                  bool  // the settings have a contract that splits documents into parts
 	MaxBody                   int64 // largest size of a message, in bytes
-	// Quiet is the time for which a file must be unchanged before it is taken. An append blob or a page blob
-	// must be unchanged for a minute at least, and an empty file for an hour.
+	// Quiet is the time for which a file must be unchanged before it is taken. An append blob or a page blob must be
+	// unchanged for at least a minute, and an empty file for at least an hour.
 	Quiet     time.Duration
 	Folders   []Folder
 	Retention time.Duration   // age at which RemoveExpired removes an accepted or rejected file
 	Wake      func(lane int)  // wakes this process's worker of a lane; returns at once
-	Refused   func(err error) // is called for each file that is refused, but not for a batch that is rejected later
+	Refused   func(err error) // called for each refused file, but not for a batch that is rejected later
 	Now       func() time.Time
 	Logger    *slog.Logger
 }
 
 const (
-	// growingQuiet is the shortest quiet time of files that may grow.
+	// growingQuiet is the shortest quiet time of append blobs and page blobs, which can grow.
 	growingQuiet = time.Minute
 	// emptyQuiet is the shortest quiet time of empty files, because an upload by SFTP is an empty file until it
 	// ends (https://learn.microsoft.com/azure/event-grid/event-schema-blob-storage).
 	emptyQuiet = time.Hour
 	// runLimit is the longest time of a run. It is shorter than the minute between two sweeps.
 	runLimit = 50 * time.Second
-	// maxTaken is the largest number of files that a run takes. maxListed is the number of ready files after which
-	// a run stops listing the inbox; it takes the oldest of these files first.
+	// maxTaken is the largest number of files that a run takes. A run stops listing the inbox after it has found
+	// maxListed ready files.
 	maxTaken, maxListed = 5000, 20_000
 )
 
@@ -65,19 +65,19 @@ const (
 	busyTries = 15
 )
 
-// Collector takes files. Any number of collectors may share storage. A Collector is safe for concurrent use. The
-// caller must Close it.
+// Collector takes files from the inbox. Several Collectors can share storage. A Collector is safe for concurrent use.
+// The caller must Close it.
 type Collector struct {
 	Config
 	ctx    context.Context // ends when Close is called
 	cancel context.CancelFunc
-	turn   chan struct{} // full while a run of this process goes on, and after Close
+	turn   chan struct{} // full during a run of this process, and after Close
 	rests  rests
 
 	mu sync.Mutex
-	// postponed has the batches that a run could not file before the run ended; the map's keys come from keyOf. Later
-	// runs take these batches after all other files. Otherwise a batch that needs more time than a run has would delay
-	// the later files for ever.
+	// postponed has the keyOf of each batch that was not accepted before the end of a run. Later runs take these
+	// batches after all other files. Otherwise a batch that needs more time than a run has would delay other files
+	// forever.
 	postponed map[string]bool
 }
 
@@ -88,8 +88,8 @@ func New(cfg Config) *Collector {
 		rests: rests{until: map[string]time.Time{}}}
 }
 
-// Collect takes files until the inbox has no ready file, or until the limits of a run are reached. It returns
-// nil at once if another process takes files. After an error, the next call continues.
+// Collect takes files until the inbox has no ready file, or until the limits of a run are reached. If another process
+// takes files at the moment, Collect returns nil. After an error, the next call continues.
 func (c *Collector) Collect(ctx context.Context) error {
 	err := c.collectUnderLease(ctx)
 	if errors.Is(err, lease.ErrBusy) {
@@ -98,9 +98,9 @@ func (c *Collector) Collect(ctx context.Context) error {
 	return err
 }
 
-// CollectSoon does what Collect does, for a file that has just arrived. If another process takes files,
-// CollectSoon tries again for some seconds, because that process may have listed the inbox before the file
-// arrived. Then it leaves the file to the next sweep.
+// CollectSoon takes files as Collect does. The caller calls it when a file has just arrived. If another process takes
+// files, CollectSoon tries again for some seconds, because that process may have listed the inbox before the file
+// arrived. After the last try, the file waits for the next sweep.
 func (c *Collector) CollectSoon(ctx context.Context) error {
 	err := retry.Policy{First: busyPause, Max: busyPause, Tries: busyTries,
 		IsTransient: func(err error) bool { return errors.Is(err, lease.ErrBusy) }}.Do(ctx,
@@ -120,7 +120,7 @@ func (c *Collector) collectUnderLease(ctx context.Context) error {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 	case <-ctx.Done():
-		return nil // another run takes the files, or the process ends
+		return nil // another run of this process takes the files, or the Collector is closed
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -137,17 +137,17 @@ func (c *Collector) collectUnderLease(ctx context.Context) error {
 	return c.takeAll(l.Context())
 }
 
-// isEmpty reports whether the inbox has no file. A run takes no lease if the inbox is empty.
+// isEmpty reports whether the inbox has no file. Without a file a run needs no lease.
 func (c *Collector) isEmpty(ctx context.Context) (bool, error) {
 	page, err := c.Inbox.List(ctx, "", "")
 	if errors.Is(err, storage.ErrGone) {
-		return true, nil // the container does not exist yet; each process makes it when it starts
+		return true, nil // the container does not exist yet; a process creates missing containers when it starts
 	}
 	return err == nil && len(page.Files) == 0 && page.Next == "", err
 }
 
-// takeAll takes files until this run has tried every ready file, or maxTaken files. If all files that are left belong
-// to upstreams that rest, takeAll waits until a rest ends, and continues (see rests).
+// takeAll takes files until this run has tried every ready file, or maxTaken files. If all remaining files belong to
+// upstreams that have used up a limit, takeAll waits until one of these upstreams can continue.
 func (c *Collector) takeAll(ctx context.Context) error {
 	tried := map[string]bool{}
 	for len(tried) < maxTaken {
@@ -172,8 +172,8 @@ func (c *Collector) takeAll(ctx context.Context) error {
 	return nil
 }
 
-// ignoreEnd returns nil instead of an error if the time of the run is over or the Collector is closed: the next run
-// continues.
+// ignoreEnd returns nil if the time of the run is over or the Collector is closed, because the next run continues.
+// Otherwise it returns err.
 func (c *Collector) ignoreEnd(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) || c.ctx.Err() != nil {
 		return nil
@@ -181,7 +181,6 @@ func (c *Collector) ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// postponeBatch makes later runs of this process take a batch after all other files.
 func (c *Collector) postponeBatch(f storage.File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,12 +188,12 @@ func (c *Collector) postponeBatch(f storage.File) {
 	c.Logger.Warn("inbox: batch not accepted before the run ended, postponed", "subject", shortName(f.Name))
 }
 
-// sortByTurn sorts files in the order in which a run takes them: oldest first, and postponed batches last. It
-// deletes the entries of postponed batches that are not among the files.
+// sortByTurn sorts files in the order in which a run takes them: oldest first, and postponed batches last. It forgets
+// postponed batches that are not among the files.
 func (c *Collector) sortByTurn(files []storage.File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	postponed, turns := map[string]bool{}, map[string]int{} // turns is by file name: 1 = postponed, 0 = not
+	postponed, turns := map[string]bool{}, map[string]int{} // turns is by file name; 1 = postponed, 0 = not postponed
 	for _, f := range files {
 		if key := keyOf(f); c.postponed[key] {
 			postponed[key], turns[f.Name] = true, 1
@@ -206,8 +205,8 @@ func (c *Collector) sortByTurn(files []storage.File) {
 	c.postponed = postponed
 }
 
-// listReady returns the files that may be taken, in the order of sortByTurn. It leaves out the files that this
-// run has tried, and the files of upstreams that rest (see rests).
+// listReady returns the ready files, in the order of sortByTurn. It leaves out the files that this run has tried, and
+// the files of upstreams that have used up a limit.
 func (c *Collector) listReady(ctx context.Context, tried map[string]bool) ([]storage.File, error) {
 	c.rests.begin(c.Now())
 	var ready []storage.File
@@ -227,10 +226,11 @@ func (c *Collector) listReady(ctx context.Context, tried map[string]bool) ([]sto
 	return ready, nil
 }
 
-// If an SFTP client has not uploaded a file completely, the file's name ends with one of temporarySuffixes.
+// temporarySuffixes are the endings that SFTP clients give to the name of a file until its upload is complete.
 var temporarySuffixes = []string{".part", ".filepart", ".tmp"}
 
-// isReady reports whether the name of a file is not temporary, and its quiet time is over.
+// isReady reports whether a file can be taken: its name is not temporary, and its quiet time (see Config.Quiet) is
+// over.
 func (c *Collector) isReady(f storage.File) bool {
 	base := path.Base(f.Name)
 	if strings.HasPrefix(base, ".") || strings.HasPrefix(base, "~") {
@@ -251,7 +251,8 @@ func (c *Collector) isReady(f storage.File) bool {
 	return quiet <= 0 || c.Now().Sub(f.ModifiedAt) >= quiet
 }
 
-// Close ends the current run, and returns when the run has ended or ctx ends.
+// Close ends the current run and prevents further runs. It returns when the run has ended. If ctx ends first, Close
+// returns the cause of ctx.
 func (c *Collector) Close(ctx context.Context) error {
 	c.cancel()
 	select {
@@ -262,7 +263,7 @@ func (c *Collector) Close(ctx context.Context) error {
 	}
 }
 
-// endsRun reports whether an error concerns storage or the process, and not only the file.
+// endsRun reports whether err concerns storage or the whole process, and not only one file. Such an error ends the run.
 func endsRun(ctx context.Context, err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
@@ -271,7 +272,7 @@ func endsRun(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || weir.KindOf(err) == weir.Unavailable
 }
 
-// writePauses has the pauses between two tries to file a message or to change a file.
+// writePauses is the retry policy for appending a message and for changing a file.
 var writePauses = retry.Policy{First: 200 * time.Millisecond, Max: time.Second, Tries: 3,
 	IsTransient: func(err error) bool {
 		kind := storage.KindOf(err)

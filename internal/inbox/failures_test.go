@@ -38,7 +38,7 @@ func TestRemoveExpired_GoesOnAfterAFileThatCannotBeDeleted(t *testing.T) {
 		defer p.stopProcess()
 		w.dropFile("fixed.xml", "<article/>")
 		time.Sleep(time.Second)
-		w.dropFile("later.xml", "<article/>") // its archived name sorts behind the name of fixed.xml
+		w.dropFile("later.xml", "<article/>") // in the archive, its name sorts after the name of fixed.xml
 		p.takeFiles()
 		time.Sleep(retention + time.Second)
 		if err := p.RemoveExpired(w.Context()); !storage.Is(err, storage.Conflict) {
@@ -48,7 +48,7 @@ func TestRemoveExpired_GoesOnAfterAFileThatCannotBeDeleted(t *testing.T) {
 	})
 }
 
-// dropSample puts files of each kind into the inbox.
+// dropSample puts one or more files of each kind into the inbox.
 func (w *world) dropSample() {
 	w.dropFile("1.xml", newArticle("/a", 1))
 	w.dropFile("bad.xml", "<article/>")
@@ -82,7 +82,7 @@ func (w *world) checkSample() {
 	}
 }
 
-// countCalls returns the number of calls of storage that a process makes while it takes a sample.
+// countCalls returns the number of storage calls that a process makes while it takes the sample.
 func countCalls(t *testing.T) (calls int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,8 +97,8 @@ func countCalls(t *testing.T) (calls int) {
 	return calls
 }
 
-// TestCollect_FaultAtEachStep makes one call of storage fail before or after its effect. In some runs this call is the
-// last one of the process. Each file must still be taken once, and moved to its place.
+// TestCollect_FaultAtEachStep makes one storage call fail, before or after its effect. In some runs all later calls
+// fail, too, as if the process had been killed. Each file must still be taken once, and moved to its place.
 func TestCollect_FaultAtEachStep(t *testing.T) {
 	t.Parallel()
 	calls := countCalls(t)
@@ -143,7 +143,7 @@ func (w *world) takeRemaining() {
 	p := w.startProcess()
 	defer p.stopProcess()
 	for range 4 {
-		time.Sleep(time.Minute) // the interval of the sweep; the lease of a killed process ends within it
+		time.Sleep(time.Minute) // the interval of the sweep; longer than the lease of a killed process
 		p.takeFiles()
 		if err := p.batches.ResumeOrphans(w.Context()); err != nil {
 			w.Error(err)
@@ -178,7 +178,7 @@ func TestCollect_StorageAway(t *testing.T) {
 	})
 }
 
-// slowBatches needs more time for the batch slow.xml than any run has.
+// slowBatches does not accept the batch slow.xml before the run ends.
 type slowBatches struct{ inbox.Batches }
 
 // Accept implements inbox.Batches.
@@ -190,14 +190,14 @@ func (s slowBatches) Accept(ctx context.Context, spec batch.Spec, body io.Reader
 	return s.Batches.Accept(ctx, spec, body)
 }
 
-// The oldest file is a batch that needs more time than any run has. Weir must take the later files.
+// The oldest file is a batch that is never accepted within a run. Weir must still take the later files.
 func TestCollect_ASlowBatchDelaysNoOtherFile(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(func(cfg *inbox.Config) { cfg.Batches = slowBatches{cfg.Batches} })
 		defer p.stopProcess()
 		w.dropFile("slow.xml", "<feed>"+newArticle("/slow", 1)+"</feed>")
 		time.Sleep(time.Second)
-		for n := range 100 { // more files than one window has
+		for n := range 100 { // more files than the process has in memory at the same time
 			w.dropFile(fmt.Sprintf("%03d.xml", n), newArticle("/a", n))
 		}
 		w.dropFile("z.xml", "<feed>"+newArticle("/z", 1)+"</feed>")
@@ -234,7 +234,7 @@ func (panickingBatches) Accept(context.Context, batch.Spec, io.Reader) (wire.Bat
 	panic("a defect")
 }
 
-// A panic concerns only one file. The process must take the other files.
+// One file causes a panic. The process must still take the other files.
 func TestCollect_SurvivesAPanic(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(func(cfg *inbox.Config) {

@@ -69,7 +69,7 @@ func TestCollect_KeepsTheOrderOfAKey(t *testing.T) {
 		for n := range versions {
 			for k := range keys {
 				body := newArticle(fmt.Sprintf("/%d", k), n)
-				w.dropFile(fmt.Sprintf("%d-%03d.xml", k, versions-n), body) // names in reverse order
+				w.dropFile(fmt.Sprintf("%d-%03d.xml", k, versions-n), body) // names that sort in the reverse order
 				want[k] = append(want[k], body)
 			}
 			time.Sleep(time.Second)
@@ -107,7 +107,7 @@ func TestCollect_OverwrittenOrDeletedMeanwhile(t *testing.T) {
 				p.takeFiles()
 				want := []string{newArticle("/a", 1), newArticle("/a", 2)}
 				if op == "Read" {
-					want = want[1:] // the first version was replaced before it could be read
+					want = want[1:] // the first version was replaced before the read
 				}
 				if got := w.lanes.BodiesOf("/a"); !slices.Equal(got, want) {
 					t.Errorf("got %q, want %q", got, want)
@@ -134,7 +134,7 @@ func TestCollect_OverwrittenOrDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// changeAt calls the function "change" once: before the first call of this operation on files or on the table.
+// changeAt calls the function "change" once: before the first call of the operation op on files or on the table.
 func (p *process) changeAt(op string, change func()) {
 	p.faults.Once(func(c storagetest.Call) bool {
 		if c.Op != op || (c.Port != "files" && c.Port != "table") {
@@ -169,8 +169,8 @@ func TestCollect_LeavesIncompleteFiles(t *testing.T) {
 			t.Errorf("got %q, want one message with the whole content of the file", got)
 		}
 		time.Sleep(58*time.Minute - time.Second)
-		p.takeFiles()                                // the file has been empty for less than an hour
-		w.dropFile("empty.xml", newArticle("/b", 1)) // this is the end of an upload by SFTP
+		p.takeFiles()                                // empty.xml is less than an hour old
+		w.dropFile("empty.xml", newArticle("/b", 1)) // a file that SFTP uploads is empty until the end
 		p.takeFiles()
 		if got := w.lanes.BodiesOf("/b"); len(got) != 1 {
 			t.Errorf("got %q, want the message of the file that was empty at first", got)

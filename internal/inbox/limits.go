@@ -11,14 +11,13 @@ import (
 	"weir/internal/weir"
 )
 
-// Folder assigns the files of a folder to an upstream. A file outside of all folders has no upstream, and no
-// limits.
+// Folder assigns the files of a folder to an upstream. A file outside of all folders has no upstream and no limits.
 type Folder struct {
 	Path     string // without a slash at either end; no folder lies within another one
 	Upstream string
 }
 
-// upstreamOf returns the upstream of a file; "" = none.
+// upstreamOf returns the upstream of a file. If no folder contains the file, the result is empty.
 func (c *Collector) upstreamOf(f storage.File) string {
 	for _, folder := range c.Folders {
 		if strings.HasPrefix(f.Name, folder.Path+"/") {
@@ -28,26 +27,27 @@ func (c *Collector) upstreamOf(f storage.File) string {
 	return ""
 }
 
-// minRest and maxRest limit the time for which an upstream rests (see rests). After minRest, a rate admits several
-// files as a rule; with a shorter rest, a run would list the inbox again for each file. maxRest bounds the delay until
-// Weir notices that an operator has raised a quota, or that another instance has returned a part of it.
+// minRest and maxRest are the shortest and the longest time for which an upstream rests; see the type rests. After
+// minRest, a limit on the rate usually admits several more files. After a shorter rest, the limit could admit only one
+// file, and a run would list the inbox again for each file. If a limit becomes larger during a rest, Weir notices the
+// larger limit only after the rest. maxRest bounds this delay.
 const minRest, maxRest = time.Second, 5 * time.Minute
 
-// rests has the upstreams that rest: they have used up a limit, so their files stay in the inbox for a time. It
-// is safe for concurrent use.
+// rests has the upstreams that have used up a limit. Such an upstream "rests": its files stay in the inbox for a time.
+// The type is safe for concurrent use.
 //
-// Invariant: an upstream that rests goes on to rest until the inbox is listed again, even if its time is over.
-// Otherwise a run would take a file although it has left an earlier file of the key in the inbox.
+// Invariant: a rest ends only when the inbox is listed, even if its time is over earlier. Otherwise a run could leave a
+// file in the inbox, and then take a later file of the same key.
 type rests struct {
 	mu    sync.Mutex
-	until map[string]time.Time // end of the rest of each upstream
-	left  map[string]bool      // files, by keyOf, that were left in the inbox since the inbox was listed last
+	until map[string]time.Time // when the rest of each upstream is over
+	left  map[string]bool      // keyOf of the files that were left in the inbox after the last listing
 }
 
 // errResting is the error of a file that stays in the inbox because its upstream rests.
 var errResting = errors.New("the upstream of the file has used up a limit")
 
-// begin is called when the inbox is listed. It deletes the rests that are over.
+// begin must be called before the inbox is listed. It ends the rests whose time is over, and clears "left".
 func (r *rests) begin(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +59,6 @@ func (r *rests) begin(now time.Time) {
 	}
 }
 
-// isResting reports whether an upstream rests.
 func (r *rests) isResting(upstream string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,21 +66,22 @@ func (r *rests) isResting(upstream string) bool {
 	return rests
 }
 
-// leaveFile records that a file was left in the inbox.
+// leaveFile records that a file stays in the inbox because its upstream rests.
 func (r *rests) leaveFile(f storage.File) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.left[keyOf(f)] = true
 }
 
-// wasLeft reports whether leaveFile has recorded a file since the inbox was listed last.
+// wasLeft reports whether leaveFile has recorded the file after the last listing of the inbox.
 func (r *rests) wasLeft(f storage.File) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.left[keyOf(f)]
 }
 
-// beginRest makes an upstream rest after a Limited error. It reports whether the upstream did not rest before.
+// beginRest makes an upstream rest after an error of kind Limited. It reports whether a new rest begins; an upstream
+// that already rests only gets a new end.
 func (r *rests) beginRest(upstream string, limited error, now time.Time) (isNew bool) {
 	wait := minRest
 	var e *weir.Error
@@ -95,7 +95,7 @@ func (r *rests) beginRest(upstream string, limited error, now time.Time) (isNew 
 	return !rested
 }
 
-// firstEnd returns the time at which the first rest ends; zero = no upstream rests.
+// firstEnd returns the earliest time at which a rest is over; zero = no upstream rests.
 func (r *rests) firstEnd() (first time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,8 +107,8 @@ func (r *rests) firstEnd() (first time.Time) {
 	return first
 }
 
-// awaitRest waits for the end of the first rest, and returns true. It returns false if no upstream rests, or if ctx
-// ends before the first rest does.
+// awaitRest waits until the first rest is over, and returns true. It returns false at once if no upstream rests, or if
+// the deadline of ctx comes first. It also returns false if ctx ends during the wait.
 func (c *Collector) awaitRest(ctx context.Context) bool {
 	end := c.rests.firstEnd()
 	if deadline, limited := ctx.Deadline(); end.IsZero() || limited && end.After(deadline) {

@@ -14,12 +14,12 @@ import (
 	"weir/internal/weir"
 )
 
-// limits admits count messages of each upstream in each period of length span. It admits no message of the contract
-// "article" from the upstream "forge".
+// limits admits "count" messages of each upstream in each period. It admits no message of the contract "article" from
+// the upstream "forge".
 type limits struct {
-	count   int // number of messages of each upstream in each period
+	count   int
 	span    time.Duration
-	refuses int // with 7, Admit refuses each seventh call; 0 = none
+	refuses int // with 7, Admit refuses each seventh call; 0 = no call
 
 	mu       sync.Mutex
 	calls    int
@@ -53,7 +53,7 @@ func (l *limits) Admit(_ context.Context, upstream string) (func(), error) {
 	return func() {}, nil
 }
 
-// withLimits assigns the folders erp, shop/web and forge to upstreams with limits.
+// withLimits gives the Filer the limits l, and assigns the folders erp, shop/web and forge to upstreams.
 func withLimits(l *limits) func(*inbox.Config) {
 	return func(cfg *inbox.Config) {
 		filer := *cfg.Filer
@@ -86,8 +86,9 @@ func TestCollect_NamesTheUpstreamOfAFolder(t *testing.T) {
 	})
 }
 
-// If a contract has a split path, a document with an unknown root element may be a batch. But a
-// document is no batch if it has a contract that its upstream may not send.
+// The settings of this test have a split path, so a file becomes a batch if its root element has no contract. The file
+// of this test has a contract, but its upstream may not send messages of this contract. So Weir must reject the file,
+// and must not take it as a batch.
 func TestCollect_RejectsAContractThatTheUpstreamMayNotSend(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(withLimits(&limits{count: 100, span: time.Hour}))
@@ -100,8 +101,8 @@ func TestCollect_RejectsAContractThatTheUpstreamMayNotSend(t *testing.T) {
 	})
 }
 
-// A rate admits a few files each second. The run waits until more are admitted, and takes the files in the
-// order of each key.
+// The limit admits four messages each second. The run waits until more messages are admitted, and takes the files of
+// each key in order.
 func TestCollect_KeepsARateWithinARun(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(withLimits(&limits{count: 4, span: time.Second}))
@@ -123,8 +124,8 @@ func TestCollect_KeepsARateWithinARun(t *testing.T) {
 	})
 }
 
-// If a limit refuses a file, and admits files again during the same run, no file may overtake an earlier file of its
-// key.
+// A limit can refuse one file, and admit later files during the same run. Even then no file may overtake an earlier
+// file of its key.
 func TestCollect_KeepsTheOrderWhenALimitEnds(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(withLimits(&limits{count: 1000, span: time.Hour, refuses: 7}))
@@ -142,8 +143,8 @@ func TestCollect_KeepsTheOrderWhenALimitEnds(t *testing.T) {
 	})
 }
 
-// If an upstream has used up its quota, its files stay in the inbox, and keep their order. Files without an upstream do
-// not wait.
+// If an upstream has used up its quota, its files stay in the inbox, and keep their order. Files without an upstream
+// are taken at once.
 func TestCollect_LeavesFilesOverAQuota(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(withLimits(&limits{count: 5, span: 24 * time.Hour}))
@@ -171,8 +172,8 @@ func TestCollect_LeavesFilesOverAQuota(t *testing.T) {
 	})
 }
 
-// checkOrder checks that the number of messages is "want", and that the messages of each key were filed in the order of
-// their titles.
+// checkOrder checks that there are "want" messages, and that the messages of each key were appended in the order of the
+// numbers in their titles.
 func (w *world) checkOrder(want int) {
 	w.Helper()
 	all := w.lanes.Messages()

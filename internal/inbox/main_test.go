@@ -33,7 +33,7 @@ const (
 	retention   = 30 * 24 * time.Hour
 )
 
-// world is one storage account with processes that take files.
+// world is a storage account in memory, with lanes, contracts and the three containers of files.
 type world struct {
 	*testing.T
 	lanes                     *lanetest.Lanes
@@ -47,7 +47,8 @@ func simulateInbox(t *testing.T, f func(w *world)) {
 	lanetest.Simulate(t, func(t *testing.T) { f(newWorld(t, "/feed/article")) })
 }
 
-// newWorld returns an empty account. If "split" is not empty, it is the split path of the contract "article".
+// newWorld returns a world without files and messages. If split is not empty, the contract "article" splits documents
+// at this path.
 func newWorld(t *testing.T, split string) *world {
 	t.Helper()
 	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@path", Split: split,
@@ -60,7 +61,7 @@ func newWorld(t *testing.T, split string) *world {
 		accepted: lanes.Account.Files("accepted"), rejected: lanes.Account.Files("rejected")}
 }
 
-// process is one process of Weir. The test can make its calls of storage fail.
+// process is one process of Weir. The field faults injects storage failures into this process.
 type process struct {
 	*inbox.Collector
 	batches *batch.Runner
@@ -68,7 +69,6 @@ type process struct {
 	w       *world
 }
 
-// oneCallback allows callbacks to one host.
 type oneCallback struct{}
 
 func (oneCallback) Check(address string) error {
@@ -78,7 +78,7 @@ func (oneCallback) Check(address string) error {
 	return nil
 }
 
-// startProcess starts a process. The test must stop it.
+// startProcess starts a process, which the caller must stop with stopProcess.
 func (w *world) startProcess(changes ...func(*inbox.Config)) *process {
 	p := &process{w: w, faults: storagetest.NewFaults()}
 	store := w.lanes.FaultyStore(p.faults)
@@ -101,13 +101,12 @@ func (w *world) startProcess(changes ...func(*inbox.Config)) *process {
 	return p
 }
 
-// stopProcess closes the process, and waits for its end.
 func (p *process) stopProcess() {
 	p.w.Helper()
 	lanetest.Close(p.w, p, p.batches)
 }
 
-// takeFiles takes files as a sweep does.
+// takeFiles takes the files of the inbox, as functions/sweep does.
 func (p *process) takeFiles() {
 	p.w.Helper()
 	if err := p.Collect(p.w.Context()); err != nil {
@@ -126,12 +125,12 @@ func (w *world) dropAs(name, contentType string, metadata map[string]string, con
 	}
 }
 
-// newArticle returns a message with a key and a number.
+// newArticle returns an XML message with this key. Its title is n.
 func newArticle(key string, n int) string {
 	return fmt.Sprintf(`<article path="%s"><title>%d</title></article>`, key, n)
 }
 
-// namesIn returns the names of the files in a container, without the folders that the archive adds.
+// namesIn returns the sorted names of the files in a container, without the folders that Weir adds in the archive.
 func (w *world) namesIn(files storage.Files) (names []string) {
 	w.Helper()
 	for marker, more := "", true; more; more = marker != "" {
@@ -152,7 +151,6 @@ func (w *world) namesIn(files storage.Files) (names []string) {
 	return names
 }
 
-// checkNames checks that a container has exactly these files.
 func (w *world) checkNames(container string, files storage.Files, want ...string) {
 	w.Helper()
 	slices.Sort(want)
@@ -190,7 +188,7 @@ func (w *world) problemsOf(files storage.Files, name string) (p wire.FileProblem
 	return p
 }
 
-// simulateWith runs a test in virtual time on an account whose contract has this split path; "" = none.
+// simulateWith runs f in virtual time. For split, see newWorld.
 func simulateWith(t *testing.T, split string, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(newWorld(t, split)) })

@@ -8,8 +8,8 @@ import (
 	"weir/internal/testkit/ziptest"
 )
 
-// TestCollect_Refuses: Weir moves each of these files to the rejected files, writes a problems file, and files
-// no message.
+// TestCollect_Refuses checks that Weir rejects each of these files: it moves the file to the rejected files, writes a
+// problems file, and appends no message.
 func TestCollect_Refuses(t *testing.T) {
 	t.Parallel()
 	with := func(name, value string) map[string]string { return map[string]string{name: value} }
@@ -103,8 +103,8 @@ func TestCollect_Refuses(t *testing.T) {
 	}
 }
 
-// TestCollect_RefusesWithoutSplitPaths: if no contract has a split path, Weir does not split these files. It refuses
-// them as messages.
+// TestCollect_RefusesWithoutSplitPaths checks that Weir treats no file as a batch if no contract splits documents. Weir
+// rejects these files, because they are not valid messages.
 func TestCollect_RefusesWithoutSplitPaths(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ content, want string }{

@@ -12,9 +12,9 @@ import (
 	"weir/internal/wire"
 )
 
-// knownNames are the metadata of a file that Weir reads, beside the trace context. The field "header" is the header of
-// a post that has the same meaning; "" = a parameter of a posted batch has this meaning. The names of metadata are
-// identifiers, so they have no hyphen.
+// knownNames are the metadata names that Weir reads, except those of the trace context. header is the HTTP header with
+// the same meaning. It is empty for the options of a batch, for which there is no header. Metadata names have
+// underscores, because storage does not allow hyphens in them.
 var knownNames = []struct{ metadata, header string }{
 	{"weir_deliver_at", "Weir-Deliver-At"},
 	{"weir_deliver_after", "Weir-Deliver-After"},
@@ -23,17 +23,17 @@ var knownNames = []struct{ metadata, header string }{
 	{"weir_split", ""},
 }
 
-// options has the media type of a file and the metadata that Weir reads.
+// options has the media type and the metadata of a file.
 type options struct {
-	headers     http.Header // the metadata, as the headers of a post with the same meaning
+	headers     http.Header // metadata for a message, as HTTP headers with the same meaning
 	contentType string
-	mode        string // mode of a batch; "" = none is given
-	split       string // path of the parts of a batch; "" = none is given
+	mode        string // mode of a batch; "" = not given
+	split       string // path of the parts of a batch; "" = not given
 }
 
-// readOptions reads the metadata and the type of a file. It ignores metadata that has no meaning for Weir. It refuses
-// an unknown name that begins with weir or deliver: if Weir ignored a misspelt due time, it would deliver an embargoed
-// message at once.
+// readOptions reads the media type and the metadata of a file. An unknown name that begins with weir or deliver is an
+// error. Otherwise Weir would ignore a misspelt due time, and deliver an embargoed message at once. Other unknown names
+// are ignored.
 func readOptions(f storage.File) (options, error) {
 	o := options{headers: http.Header{}, contentType: contentTypeOf(f)}
 	for name, value := range f.Metadata {
@@ -55,7 +55,7 @@ func readOptions(f storage.File) (options, error) {
 	return o, nil
 }
 
-// readKnown reads the value of one of knownNames, or refuses the name.
+// readKnown reads the value of a name in knownNames. For any other name it returns an error.
 func (o *options) readKnown(name, value string) error {
 	var names []string
 	for _, known := range knownNames {
@@ -79,11 +79,10 @@ func (o *options) readKnown(name, value string) error {
 	return filing.UnknownNameError("metadata", name, names)
 }
 
-// foldName returns a name in lower case without underscores.
 func foldName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
-// contentTypeOf returns the media type of a file. If the upload had no type, storage has stored
-// application/octet-stream. In that case the name determines the type.
+// contentTypeOf returns the media type of a file. If an upload has no type, storage records application/octet-stream.
+// Then the name of the file determines the type.
 func contentTypeOf(f storage.File) string {
 	kind := strings.TrimSpace(f.ContentType)
 	switch lower := strings.ToLower(kind); {
@@ -97,15 +96,15 @@ func contentTypeOf(f storage.File) string {
 	return "application/xml"
 }
 
-// isBatch reports whether type or metadata make a file a batch, whatever its root element is.
+// isBatch reports whether the media type or the metadata make the file a batch.
 func (o *options) isBatch() bool {
 	kind := strings.ToLower(o.contentType)
 	return o.split != "" || o.mode != "" || strings.HasPrefix(kind, "application/zip") ||
 		strings.HasPrefix(kind, "multipart/")
 }
 
-// newSubmission returns the submission of a file that is a message. A delay begins at the last modification, so
-// that a repeated submission has the same due time.
+// newSubmission returns the submission of a file that is a message. A delay counts from the last modification of the
+// file. So a repeated submission has the same due time.
 func (o *options) newSubmission(filer *filing.Filer, f storage.File, body []byte) (filing.Submission, error) {
 	s := filing.Submission{ContentType: o.contentType, Body: body}
 	var err error
@@ -116,7 +115,7 @@ func (o *options) newSubmission(filer *filing.Filer, f storage.File, body []byte
 	return s, nil
 }
 
-// newSpec returns the description of a file that is a batch.
+// newSpec returns the batch.Spec of a file that is a batch.
 func (o *options) newSpec(f storage.File) (batch.Spec, error) {
 	for _, name := range []string{"Weir-Deliver-At", "Weir-Deliver-After", "Weir-Callback"} {
 		if o.headers.Get(name) != "" {

@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// windowFiles and windowBytes limit the number and the bytes of the files of a window, because a run has the
-	// messages of a whole window in memory. A window has at least one file.
+	// windowFiles and windowBytes limit the files of a window, and the sum of their bytes. A window is a list of files
+	// whose messages are in memory at the same time. It has at least one file, even if this file exceeds windowBytes.
 	windowFiles, windowBytes = 32, 16 << 20
-	// takenAtOnce is the largest number of files of a window that are read or filed at the same time.
+	// takenAtOnce limits how many files are read at the same time. It also limits how many groups of files fileTasks
+	// handles at the same time.
 	takenAtOnce = 8
 )
 
-// cutWindows cuts files into windows, in their order. There must be a file.
+// cutWindows cuts files into windows, and keeps their order. files must not be empty.
 func cutWindows(files []storage.File) (windows [][]storage.File) {
 	var bytes int64
 	first := 0
@@ -38,18 +39,18 @@ func cutWindows(files []storage.File) (windows [][]storage.File) {
 	return append(windows, files[first:])
 }
 
-// task is a file that a run takes.
+// task is a file that is being taken.
 type task struct {
 	file    storage.File
 	options options
-	message weir.Message // the message, if the file is one
+	message weir.Message // set if the file is a message
 	isBatch bool
-	refusal error // the reason why the file is neither a message nor a batch; nil = it is one of them
-	failure error // the reason why the file could not be read or validated; nil = it could
+	refusal error // the reason why the file is rejected; nil = the file is not rejected
+	failure error // the error that prevented reading or validating the file; nil = none
 }
 
-// takeWindow reads the files of a window, and then files them. If takeWindow returns an error, the run ends. If an
-// error concerns only one file, takeWindow logs the error, and a later run tries the file again.
+// takeWindow reads the files of a window, and then takes them as messages or batches. It returns an error only if the
+// error ends the whole run over the inbox. It logs any other error, and a later run tries the file again.
 func (c *Collector) takeWindow(ctx context.Context, window []storage.File) error {
 	tasks := make([]task, len(window))
 	var reading errgroup.Group
@@ -60,15 +61,16 @@ func (c *Collector) takeWindow(ctx context.Context, window []storage.File) error
 	_ = reading.Wait()
 	for i, t := range tasks {
 		if t.failure != nil && endsRun(ctx, t.failure) {
-			// The key of this file is unknown, so a later file could overtake it.
+			// The key of this file is unknown, and a later file could have the same key. So this run takes no later
+			// file.
 			return errors.Join(c.fileTasks(ctx, tasks[:i]), t.failure)
 		}
 	}
 	return c.fileTasks(ctx, tasks)
 }
 
-// readTaskSafely turns a panic into the failure of the file. Otherwise the file would end one process after the
-// other.
+// readTaskSafely calls readTask, and turns a panic into a failure of the task. Without readTaskSafely, a file that
+// causes a panic would end one process after another.
 func (c *Collector) readTaskSafely(ctx context.Context, f storage.File) (t task) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -80,7 +82,7 @@ func (c *Collector) readTaskSafely(ctx context.Context, f storage.File) (t task)
 
 func panicError(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
-// readTask finds out whether a file is a message or a batch. It reads and validates a message.
+// readTask finds out whether a file is a message or a batch. If the file is a message, readTask reads and validates it.
 func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 	t := task{file: f}
 	if f.Size == 0 {
@@ -124,16 +126,16 @@ func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 	return t
 }
 
-// isUnknownRoot reports whether an error means that no contract accepts the root element of a document. Such a
-// document may be a batch with parts.
+// isUnknownRoot reports whether an error means that no contract accepts the root element of a document. Such a document
+// can be a batch.
 func isUnknownRoot(err error) bool {
 	var refused *weir.Error
 	return errors.As(err, &refused) && refused.Kind == weir.Invalid && len(refused.Problems) == 1 &&
 		refused.Problems[0].Rule == "contract"
 }
 
-// fileTasks files tasks of a window. It files the tasks of one key one after the other. If fileTasks returns an error,
-// the run ends.
+// fileTasks calls fileTask for the tasks of a window. It handles tasks with the same key one after the other, in their
+// order. It returns an error only if the error ends the run.
 func (c *Collector) fileTasks(ctx context.Context, tasks []task) error {
 	var groups [][]*task // each group has the tasks of one key in order, or one task without a key
 	byKey := map[string]int{}
@@ -164,8 +166,8 @@ func (c *Collector) fileTasks(ctx context.Context, tasks []task) error {
 	return working.Wait()
 }
 
-// fileTask does what moveSafely does, but returns an error only if the error ends the run. After any other error the
-// file stays in the inbox.
+// fileTask calls moveSafely, and returns an error only if the error ends the run. After any other error the file stays
+// in the inbox.
 func (c *Collector) fileTask(ctx context.Context, t *task) error {
 	err := c.moveSafely(ctx, t)
 	if err == nil {
@@ -187,8 +189,8 @@ func (c *Collector) fileTask(ctx context.Context, t *task) error {
 	return nil
 }
 
-// moveSafely files one task, and moves its file out of the inbox. It returns the task's failure if the file could not
-// be read. It turns a panic into an error.
+// moveSafely takes a file as a message or as a batch, or rejects the file. If the task has a failure, moveSafely
+// returns the failure. It turns a panic into an error.
 func (c *Collector) moveSafely(ctx context.Context, t *task) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -206,8 +208,8 @@ func (c *Collector) moveSafely(ctx context.Context, t *task) (err error) {
 	return c.fileMessage(ctx, t)
 }
 
-// fileMessage files a message, and moves its file to the accepted files. If the message is refused, fileMessage rejects
-// the file. If the upstream rests, fileMessage returns errResting.
+// fileMessage appends the message of a file, and moves the file to the accepted files. If the message is refused,
+// fileMessage rejects the file. If the upstream has used up a limit, fileMessage returns errResting.
 func (c *Collector) fileMessage(ctx context.Context, t *task) error {
 	if c.rests.isResting(t.message.Upstream) {
 		return errResting
@@ -247,8 +249,8 @@ func (c *Collector) fileMessage(ctx context.Context, t *task) error {
 	return nil
 }
 
-// fileBatch copies the file of a batch to the accepted files, and then accepts the batch. If the batch is
-// rejected later, FinishBatch finds the copy there.
+// fileBatch copies the file of a batch to the accepted files, and then accepts the batch. The copy must come first:
+// FinishBatch moves the copy if the batch is rejected later.
 func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 	f := t.file
 	if f.Size > batch.MaxBytes {
@@ -277,8 +279,8 @@ func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	// An earlier run has stored a batch that is rejected already. FinishBatch may have run for that batch before this
-	// copy was written.
+	// If the batch is already rejected, an earlier run accepted it. Perhaps FinishBatch ran before this run wrote the
+	// copy. So this run moves the copy to the rejected files.
 	if accepted.State == wire.BatchRejected {
 		if err := c.moveToRejected(ctx, s.File); err != nil {
 			return err
@@ -291,7 +293,6 @@ func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 	return nil
 }
 
-// rejectAnySize does what rejectFile does, but calls rejectLarge for a file that is too large to be copied.
 func (c *Collector) rejectAnySize(ctx context.Context, f storage.File, reason error) error {
 	if f.Size > batch.MaxBytes {
 		return c.rejectLarge(ctx, f)
@@ -299,8 +300,8 @@ func (c *Collector) rejectAnySize(ctx context.Context, f storage.File, reason er
 	return c.rejectFile(ctx, f, reason)
 }
 
-// rejectLarge writes the problems file of a file that is too large to be copied, unless the problems file exists
-// already. It leaves the file in the inbox.
+// rejectLarge rejects a file that is too large to be copied. The file stays in the inbox, so each run finds it again.
+// rejectLarge writes the problems file only if there is none yet.
 func (c *Collector) rejectLarge(ctx context.Context, f storage.File) error {
 	found, err := findExact(ctx, c.Rejected, archiveName(f)+problemsSuffix)
 	if err != nil || found != nil {

@@ -1,11 +1,11 @@
-// Package invoke implements the Functions host's wire format for triggers other than HTTP. The host sends queue
-// and timer triggers as POST /<Function> with a JSON payload. The status of the answer determines whether the
-// host deletes the queue message.
+// Package invoke implements the Functions host's wire format for triggers other than HTTP. The host sends queue and
+// timer triggers as POST /<Function> with a JSON payload. The status of the answer determines whether the host deletes
+// the queue message.
 //
-// The host encodes strings in the payload twice (a JSON string in a JSON string). Newer hosts may encode them once,
-// so the package accepts both forms. An answer is always a JSON object with its content type. After an empty answer
-// with a 2xx status, the invocation would hang until its timeout. After an answer with another content type, it would
-// fail.
+// The host encodes strings in the payload twice: the content of a JSON string is another JSON string. Newer hosts may
+// encode strings once, so the package accepts both forms. An answer is always a JSON object with the content type
+// application/json. After an empty answer with a 2xx status, the invocation would hang until its timeout. After an
+// answer with another content type, the invocation would fail.
 package invoke
 
 import (
@@ -19,14 +19,15 @@ import (
 	"strings"
 )
 
-// maxPayload limits the bytes of a payload. It is far above the encoded size of a queue message of 64 KiB.
+// maxPayload is the largest size of a payload, in bytes. The payload of the largest queue message (64 KiB) is far
+// smaller.
 const maxPayload = 1 << 20
 
 // Invocation is one call by the host.
 type Invocation struct {
-	ID       string                     `json:"-"`        // from a header, so Decode does not set it
-	Data     map[string]json.RawMessage `json:"Data"`     // by the name of the binding
-	Metadata map[string]json.RawMessage `json:"Metadata"` // not trusted: also has the fields of a message that is JSON
+	ID       string                     `json:"-"`        // set by Handler from a header, not by Decode
+	Data     map[string]json.RawMessage `json:"Data"`     // the value of each binding, by the name of the binding
+	Metadata map[string]json.RawMessage `json:"Metadata"` // not trusted: if a message is JSON, its fields are here, too
 }
 
 // Timer is the payload of a timer trigger.
@@ -34,7 +35,7 @@ type Timer struct {
 	IsPastDue bool `json:"IsPastDue"`
 }
 
-// Decode parses a payload. It refuses text behind the payload.
+// Decode parses a payload. It returns an error if other text follows the payload.
 func Decode(r io.Reader) (Invocation, error) {
 	var in Invocation
 	dec := json.NewDecoder(io.LimitReader(r, maxPayload))
@@ -47,11 +48,11 @@ func Decode(r io.Reader) (Invocation, error) {
 	return in, nil
 }
 
-// Text returns the text of a binding. The text may be encoded once or twice.
+// Text returns the text of a binding. It decodes a text that is encoded once or twice.
 func (in Invocation) Text(binding string) (string, error) { return decodeText(in.Data, binding) }
 
-// Meta returns one metadata value as text. The text is empty if the value is missing or not a string. The case of
-// the name does not matter, as in the host.
+// Meta returns one metadata value as text. The result is empty if the value is missing or not a string. Like the host,
+// Meta ignores the case of the name.
 func (in Invocation) Meta(name string) string {
 	for key := range in.Metadata {
 		if strings.EqualFold(key, name) {
@@ -83,8 +84,8 @@ func decodeText(from map[string]json.RawMessage, name string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("binding %q: not in the payload", name)
 	}
-	// The variables are pointers, because the JSON value null is an error, but the text "null" is valid: it is
-	// a text that is encoded once.
+	// The variables are pointers, so that the JSON value null differs from the empty string. The JSON value null is an
+	// error. The JSON string "null" is valid: it is the text null, encoded once.
 	var once, twice *string
 	if err := json.Unmarshal(raw, &once); err != nil {
 		return "", fmt.Errorf("binding %q: %w", name, err)
@@ -105,9 +106,9 @@ type answer struct {
 	ReturnValue any            `json:"ReturnValue"`
 }
 
-// Handler returns the handler of a trigger. An error of do, or a payload that cannot be decoded, fails the
-// invocation. The host then delivers a queue message again. After too many failures, it moves the message to the
-// poison queue.
+// Handler returns the handler of a trigger. If the payload cannot be decoded, or the function "do" returns an error,
+// the invocation fails. The host then delivers the queue message again. After too many failures, the host moves the
+// message to the poison queue.
 func Handler(function string, log *slog.Logger, do func(ctx context.Context, in Invocation) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Azure-Functions-InvocationId")

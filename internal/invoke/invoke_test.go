@@ -14,7 +14,7 @@ import (
 	"weir/internal/invoke"
 )
 
-// Payloads of a real host. The strings in them are encoded twice.
+// Payloads of a real host, which encodes strings twice.
 const (
 	queuePayload = `{"Data":{"ticket":"\"weir lane 1.0\""},"Metadata":{"DequeueCount":"1","Id":"\"9f2c1c0e\"","sys":{"MethodName":"process"}}}`
 	timerPayload = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":null,"IsPastDue":true}},"Metadata":{"sys":{"MethodName":"sweep"}}}`

@@ -7,7 +7,7 @@ import (
 	"weir/internal/invoke"
 )
 
-// The payloads in the form in which the host sends them.
+// Payloads in the form in which the host sends them.
 const (
 	jsonMessage = `{"Data":{"myQueueItem":"\"{\\\"jobId\\\":42,\\\"who\\\":\\\"Ann\\\",\\\"opts\\\":{\\\"dry\\\":true},\\\"tags\\\":[\\\"a\\\",\\\"b\\\"]}\""},"Metadata":{"DequeueCount":"1","ExpirationTime":"2026-01-15T09:30:00+00:00","Id":"\"9f2c1c0e-5a5e-4a5e-8d3a-0c1b2a3d4e5f\"","InsertionTime":"2026-01-08T09:30:00+00:00","NextVisibleTime":"2026-01-08T09:40:01+00:00","PopReceipt":"\"AgAAAAMAAAAAAAAA6mz1Yxyz2wE=\"","sys":{"MethodName":"ProcessJob","UtcNow":"2026-01-08T09:30:01.2345678Z","RandGuid":"24ad4c06-24ad-4e5b-8294-3da9714877e9"},"jobId":"\"42\"","who":"\"Ann\"","opts":{"dry":true}}}`
 	textMessage = `{"Data":{"myQueueItem":"\"hello world\""},"Metadata":{"DequeueCount":"1","Id":"\"9f2c1c0e-5a5e-4a5e-8d3a-0c1b2a3d4e5f\"","sys":{"MethodName":"ProcessJob"}}}`

@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// If a host does not answer, the next request to it is sent after minBackoff. After each further failure
-	// the wait doubles, up to maxBackoff.
+	// After a failed request, the next request to the same host or address waits for minBackoff, or longer if the
+	// answer asks for that. The wait doubles with each further failure, up to maxBackoff.
 	minBackoff = 5 * time.Second
 	maxBackoff = time.Minute
-	// maxHosts bounds the memory of backoffs: at this number, all backoffs are deleted.
+	// maxHosts bounds the memory. If there are so many backoffs, the next failed request first deletes all of them.
 	maxHosts = 1000
 )
 
-// hostBackoffs has a backoff for each host that did not answer, and for each address that answered 429 or 503. If a
-// host answered 429 or 503 at one address, its other addresses may work. It is safe for concurrent use.
+// hostBackoffs has a backoff for each host that did not answer. If an address answered 429 or 503, only the address has
+// a backoff, because other addresses of the same host may work. hostBackoffs is safe for concurrent use.
 type hostBackoffs struct {
 	mu     sync.Mutex
 	byName map[string]*hostBackoff
@@ -26,8 +26,8 @@ type hostBackoff struct {
 	retryAt  time.Time // end of the backoff
 }
 
-// allowedAtOnce returns the number of requests of a lane that may be in flight to a host, or to an address. The
-// number is 0 during the backoff, and then 1 until a response ends the backoff.
+// allowedAtOnce returns how many requests of a lane may be in flight to name, which is a host or an address. If name
+// has a backoff, the result is 0 until the time retryAt, and 1 after this time until a response deletes the backoff.
 func (h *hostBackoffs) allowedAtOnce(name string, now time.Time) (atOnce int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,8 +40,12 @@ func (h *hostBackoffs) allowedAtOnce(name string, now time.Time) (atOnce int) {
 	return 1
 }
 
-// recordResponse begins or prolongs the backoff of the endpoint's host if the host did not answer. If the host
-// answered, recordResponse ends the host's backoff, and begins, prolongs or ends that of the endpoint's address.
+// recordResponse updates the backoffs after a request:
+//
+//   - If the host did not answer, the host's backoff begins or grows.
+//   - If Weir sent nothing because the host's IP address is not public, the host's backoff is deleted.
+//   - If the host answered, its backoff is deleted. An answer of 429 or 503 begins or prolongs the address's backoff.
+//     Any other answer deletes the address's backoff.
 func (h *hostBackoffs) recordResponse(to endpoint, v response, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

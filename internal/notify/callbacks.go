@@ -10,19 +10,19 @@ import (
 	"weir/internal/weir"
 )
 
-// Callbacks restricts the callback addresses of messages. The zero value allows none.
+// Callbacks restricts the callback addresses of messages. The zero value allows no address.
 type Callbacks struct {
-	AllowedHosts []string          // a name, or *.name for all names below it; with its port if not the default one
-	AllowPrivate bool              // allow private addresses, and http
-	Secret       Secret            // signs for each host that has no secret in HostSecrets
-	HostSecrets  map[string]Secret // secrets of those entries of AllowedHosts that have a secret of their own
+	AllowedHosts []string          // a name, or *.name for its subdomains; with the port, if not the default
+	AllowPrivate bool              // also allow addresses of internal networks, and http
+	Secret       Secret            // signs requests to each host without a secret in HostSecrets
+	HostSecrets  map[string]Secret // own secrets of some hosts, by the host's entry in AllowedHosts
 }
 
-// maxCallback is the longest address in bytes.
+// maxCallback is the length of the longest allowed address, in bytes.
 const maxCallback = 2048
 
-// Check returns nil if Weir may send events to the callback address of a message. Otherwise it returns an
-// Invalid error with the reason.
+// Check returns nil if Weir is allowed to send events to the callback address of a message. Otherwise it returns an
+// error of kind Invalid with the reason.
 func (c Callbacks) Check(address string) error {
 	refuse := func(format string, args ...any) error {
 		reason := fmt.Sprintf(format, args...)
@@ -45,7 +45,7 @@ func (c Callbacks) Check(address string) error {
 	return nil
 }
 
-// parseAddress parses an absolute https address to which events can be sent. It accepts http, too, if plain is set.
+// parseAddress parses an absolute https address to which events can be sent. If plain is set, it also accepts http.
 func parseAddress(text string, plain bool) (*url.URL, error) {
 	for _, r := range text {
 		if r <= ' ' || r > '~' {
@@ -75,9 +75,8 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// findEntry returns the entry of AllowedHosts that allows the address's host; "" = none. An entry without a port
-// allows only the scheme's default port. If several entries allow the host, findEntry returns the entry with the
-// longest name.
+// findEntry returns the entry of AllowedHosts that allows the host of u; "" = none. An entry without a port allows only
+// the scheme's default port. If several entries allow the host, findEntry returns the entry with the longest name.
 func (c Callbacks) findEntry(u *url.URL) (found string) {
 	longest := 0
 	for _, entry := range c.AllowedHosts {
@@ -100,7 +99,7 @@ func entryAllows(entry string, u *url.URL) bool {
 		wild && strings.HasSuffix(host, suffix) && len(host) > len(suffix))
 }
 
-// secretFor returns the secret that signs for an address. A receiver needs its secret to check signatures, so
+// secretFor returns the secret that signs requests to an address. A receiver needs its secret to check signatures, so
 // receivers with the same secret can forge each other's events.
 func (c Callbacks) secretFor(address string) Secret {
 	if u, err := url.Parse(address); err == nil {
@@ -111,7 +110,7 @@ func (c Callbacks) secretFor(address string) Secret {
 	return c.Secret
 }
 
-// splitHost splits an entry of AllowedHosts into name and port; port may be empty.
+// splitHost splits an entry of AllowedHosts into its name and its port. The port is empty if the entry has none.
 func splitHost(entry string) (name, port string) {
 	if host, p, err := net.SplitHostPort(entry); err == nil {
 		return host, p

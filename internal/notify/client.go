@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// maxResponseBody is the number of bytes of a response's body that Weir reads.
+// maxResponseBody is the largest number of bytes that Weir reads from the body of a response.
 const maxResponseBody = 1 << 10
 
-// response is the classified response to a request.
+// response is the result of a request.
 type response struct {
 	accepted    bool          // 2xx
 	gone        bool          // 410: the receiver wants no more events
-	isAway      bool          // the host did not answer, or the address asked for a pause: other events should wait
-	isCancelled bool          // this process cut the request off, so it is not counted as a try
+	isAway      bool          // the host did not answer, or the answer was 429 or 503: other events should wait
+	isCancelled bool          // this process cut the request off, so the request does not count as a try
 	reason      string        // for the log: why the event was not accepted
 	status      int           // 0 = there was no answer
-	retryAfter  time.Duration // 0 = the receiver did not ask for a pause
+	retryAfter  time.Duration // pause that the receiver asked for; 0 = none
 }
 
-// endpoint is the address of a receiver, with its secret and the client to use.
+// endpoint is the address of a receiver, with the receiver's secret and the client to use.
 type endpoint struct {
 	url    string
 	host   string // name and port of the host
@@ -41,7 +41,6 @@ func newClient(transport http.RoundTripper) *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// postEvent makes one request with an event.
 func (t endpoint) postEvent(ctx context.Context, id string, body []byte, now time.Time) response {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(body))
 	if err != nil {
@@ -57,7 +56,7 @@ func (t endpoint) postEvent(ctx context.Context, id string, body []byte, now tim
 		return response{isAway: !errors.Is(err, errPrivate), isCancelled: ctx.Err() != nil, reason: withoutAddress(err)}
 	}
 	defer resp.Body.Close()
-	// A connection can be used again only if the body was read.
+	// The client can use the connection for another request only if the body was read.
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponseBody))
 	return classifyResponse(resp, now)
 }
@@ -78,8 +77,8 @@ func classifyResponse(resp *http.Response, now time.Time) response {
 	return v
 }
 
-// parseRetryAfter parses the header Retry-After: a number of seconds, or a date. It returns 0 if the header is
-// neither.
+// parseRetryAfter parses the header Retry-After, which has a number of seconds or a date. It returns 0 if the header
+// has neither.
 func parseRetryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(strings.TrimSpace(header), 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -90,7 +89,7 @@ func parseRetryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// withoutAddress returns the error's text without the address, because the address may contain a secret.
+// withoutAddress returns the error's text without the address, because the address can contain a secret.
 func withoutAddress(err error) string {
 	var outer *url.Error
 	if errors.As(err, &outer) {

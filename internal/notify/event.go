@@ -17,7 +17,7 @@ type webhookEvent struct {
 	Data      any       `json:"data"`
 }
 
-// messageData is the data of an event about a message. It never has the message's body.
+// messageData is the data of an event about a message. The message's body is never included.
 type messageData struct {
 	ID           string     `json:"id"`
 	Stage        weir.Stage `json:"stage"`
@@ -27,7 +27,7 @@ type messageData struct {
 	Lane         int        `json:"lane"`
 	Sequence     int64      `json:"sequence"`
 	Attempts     int        `json:"attempts"`
-	Reason       string     `json:"reason,omitempty"` // reason of the death, or the operator's reason of a discard
+	Reason       string     `json:"reason,omitempty"` // reason of the death or of the discard
 	CMSStatus    int        `json:"cmsStatus,omitempty"`
 	SupersededBy string     `json:"supersededBy,omitempty"`
 	AcceptedAt   time.Time  `json:"acceptedAt"`
@@ -35,8 +35,8 @@ type messageData struct {
 	FinishedAt   time.Time  `json:"finishedAt"`
 }
 
-// encodeMessageEvent returns the webhook-id and the body of the event of a message's end. It takes stage and
-// time from the event's row, because the message may have been replayed since.
+// encodeMessageEvent returns the webhook-id and the body of an event which says that a message has become final. It
+// takes the stage and the time from the event's row, because a replay can have changed the message in the meantime.
 func encodeMessageEvent(m outbox.Event, st weir.Status) (id string, body []byte, err error) {
 	public := st.Message.Public().String()
 	data := messageData{
@@ -56,7 +56,7 @@ func encodeMessageEvent(m outbox.Event, st weir.Status) (id string, body []byte,
 		data.DeliverAt = &due
 	}
 	body, err = json.Marshal(webhookEvent{m.Type, m.At, data})
-	// The message's id contains a nonce, so the webhook-id is different for each event of any installation.
+	// The message's id contains a nonce, so events of different installations have different webhook-ids.
 	sum := sha256.Sum256([]byte(public + " " + m.Key))
 	return "evt_" + hex.EncodeToString(sum[:16]), body, err
 }

@@ -1,6 +1,6 @@
 package notify
 
-// Public and NewTransport are unexported functions, for the tests of this package.
+// Public and NewTransport make unexported functions available to the tests of this package.
 var (
 	Public       = checkPublic
 	NewTransport = newTransport

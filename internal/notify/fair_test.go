@@ -10,7 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A host that answers slowly gets no backoff. Eight slow hosts must leave requests of the lane to another host.
+// A host that answers slowly gets no backoff. Requests to eight slow hosts must not fill the lane's limit of concurrent
+// requests: the event to another host must be sent soon.
 func TestSender_SlowHostsLeaveRoom(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.receiver.setAnswer(func(r *http.Request) (int, http.Header, error) {
@@ -28,7 +29,7 @@ func TestSender_SlowHostsLeaveRoom(t *testing.T) {
 		began := time.Now()
 		w.commitFinal(weir.Delivered, w.appendMessage("https://z.slow.example.com/done"))
 		passTime(20 * time.Second)
-		w.receiver.setAnswer(answerStatus(204)) // so that the other events are sent soon, too
+		w.receiver.setAnswer(answerStatus(204)) // so that the test ends soon
 		passTime(time.Minute)
 		for _, got := range w.receiver.listEvents() {
 			if got.url == "https://z.slow.example.com/done" {
@@ -42,7 +43,7 @@ func TestSender_SlowHostsLeaveRoom(t *testing.T) {
 	})
 }
 
-// An address that answers 429 must not delay the events to other addresses of its host.
+// An address that answers 429 must not delay the events to the other addresses of its host.
 func TestSender_ABusyAddressDelaysNoOtherOfItsHost(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.startSender()

@@ -12,17 +12,17 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// errPrivate is the error of an address that is not public.
+// errPrivate is the error for an address that is not public.
 var errPrivate = errors.New("not a public address")
 
-// guardian refuses an address that leads into certain networks, because addresses come from outside. Otherwise any
-// upstream could make Weir send requests to internal systems. The library generates its list of networks from IANA's
-// registries of special-purpose addresses. Of IPv6, the library allows only 2000::/3.
+// guardian refuses addresses in networks that are not public. Upstreams choose callback addresses, and must not make
+// Weir send requests to internal systems. The library generates its list of networks from IANA's registries of
+// special-purpose addresses. For IPv6, the library allows only 2000::/3.
 var guardian = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(
 	netip.MustParsePrefix("168.63.129.16/32"))) // Azure's platform answers at this address in every virtual network
 
-// checkPublic returns an error if "address" is not public. It is an IP address with a port. It checks an IPv4 address
-// in IPv6 notation as IPv4.
+// checkPublic returns an error if an address is not public. The address is an IP address with a port. An IPv4 address
+// in IPv6 notation counts as an IPv4 address.
 func checkPublic(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -38,9 +38,10 @@ func checkPublic(address string) error {
 // requestTimeout bounds one request, from dialling to the end of the response.
 const requestTimeout = 10 * time.Second
 
-// newTransport returns the transport to receivers. Without allowPrivate, it refuses a private address at the time
-// of the connection. So a name that resolves to another address after a check cannot evade the refusal. It uses no
-// proxy of the environment, because a proxy would resolve the name itself.
+// newTransport returns the transport to callback addresses and receivers of events. If allowPrivate is false, the
+// transport checks the IP address of each connection, and refuses an address that is not public. A check before the
+// connection would not be enough: the host name can resolve to another address when the transport connects. The
+// transport uses no proxy, because a proxy would resolve the host name itself.
 func newTransport(allowPrivate bool) *http.Transport {
 	dialer := &net.Dialer{Timeout: requestTimeout, KeepAlive: 30 * time.Second}
 	if !allowPrivate {

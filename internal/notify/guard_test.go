@@ -130,8 +130,7 @@ func TestPublic_RefusesEveryPrivateAddress(t *testing.T) {
 	}
 }
 
-// The transport resolves a name, and refuses it if the name leads to this machine. It uses no proxy, because a
-// proxy would resolve the name itself.
+// The transport refuses a name that resolves to this machine, unless private addresses are allowed.
 func TestTransport_RefusesNamesOfThisMachine(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -160,13 +159,13 @@ func TestTransport_RefusesNamesOfThisMachine(t *testing.T) {
 	}
 }
 
-// notified is an observer that sends each outcome to a channel.
+// notified is an observer that sends each event with its outcome to a channel.
 type notified chan string
 
 func (n notified) Notified(event, outcome string) { n <- event + " " + outcome }
 
-// If a name resolves to this machine, the Sender does not connect, both for receivers and for callbacks. It connects
-// only if private addresses are allowed.
+// The Sender does not connect to a name that resolves to this machine, unless private addresses are allowed. The test
+// has a receiver and a callback with such a name.
 func TestSender_DialsNoPrivateAddress(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32
@@ -196,7 +195,8 @@ func TestSender_DialsNoPrivateAddress(t *testing.T) {
 		connections.Store(0)
 		w.commitFinal(weir.Dead, w.appendMessage(address))
 		for range 2 {
-			// If private addresses are allowed, the try fails because no authority has signed the certificate.
+			// If private addresses are allowed, the Sender connects. The try still fails, because no authority has
+			// signed the server's certificate.
 			if got := <-told; got != "message.dead retry" {
 				t.Errorf("private addresses allowed: %v; the observer got %q, want \"message.dead retry\"",
 					private, got)

@@ -14,7 +14,7 @@ import (
 // pauseData is the data of lane.paused and lane.resumed.
 type pauseData struct {
 	Lane   int        `json:"lane"`
-	By     string     `json:"by,omitempty"` // operator or cms: the cause of the pause
+	By     string     `json:"by,omitempty"` // the cause of the pause: "operator" or "cms"
 	Reason string     `json:"reason,omitempty"`
 	Since  time.Time  `json:"since"`
 	Until  *time.Time `json:"until,omitempty"` // end of the pause, or time of the next try to reach the CMS
@@ -28,16 +28,16 @@ type backlogData struct {
 	AgeSeconds int64      `json:"oldestWaitingSeconds"`
 }
 
-// ObserveLane is called with the control rows that a sweep has read. It wakes a worker if the outbox may have
-// events that this process has not read.
+// ObserveLane wakes a worker if a lane's outbox may have events that this process has not read. The argument c has the
+// control rows that a sweep has read.
 func (s *Sender) ObserveLane(number int, c lane.Control) {
 	if tag := outbox.MarkerOf(c); tag != "" && !s.hasSeenMarker(outboxID{s.Store.Epoch, number}, tag) {
 		s.WakeOutbox(number)
 	}
 }
 
-// ReportLane enqueues the events about a lane's own state, which it derives from the control rows that a sweep
-// has read. oldest is the time from which the oldest waiting message could have been delivered; zero = no
+// ReportLane enqueues the events about a lane's pauses and backlogs. The argument c has the control rows that a sweep
+// has read. The argument oldest is the time from which the oldest waiting message could have been delivered; zero = no
 // message waits.
 func (s *Sender) ReportLane(ctx context.Context, number int, c lane.Control, oldest time.Time) {
 	if !s.hasSubscriber(LanePaused) && !s.hasSubscriber(LaneBehind) || c.Head.IsSealed {
@@ -52,8 +52,8 @@ func (s *Sender) hasSubscriber(event string) bool {
 	return slices.ContainsFunc(s.Receivers, func(r Receiver) bool { return r.wantsEvent(event) })
 }
 
-// hasSeenMarker reports whether a worker has read the outbox since the marker got this ETag. Such a worker
-// reads the outbox again without a wake.
+// hasSeenMarker reports whether this process has a worker that has read the outbox at this version of the marker. Such
+// a worker reads the outbox again without a wake.
 func (s *Sender) hasSeenMarker(at outboxID, tag storage.ETag) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,9 +61,9 @@ func (s *Sender) hasSeenMarker(at outboxID, tag storage.ETag) bool {
 	return d != nil && d.knownMarker == tag
 }
 
-// reportLane enqueues an event for each receiver whose threshold for a pause or a backlog is passed. It also
-// enqueues events for the end of a pause or backlog. If another process has done this since the control rows were
-// read, it enqueues no event.
+// reportLane enqueues an event for each receiver whose threshold for a pause or a backlog is reached. It also enqueues
+// the events about the end of a pause or a backlog. It enqueues nothing if another process has
+// written the lane's state (outbox.LaneState) after c was read.
 func (s *Sender) reportLane(ctx context.Context, number int, c lane.Control, oldest time.Time) error {
 	now := s.Now().UTC().Truncate(time.Microsecond)
 	told := outbox.LaneStateOf(c)
@@ -89,8 +89,8 @@ func isSameState(a, b outbox.LaneState) bool {
 		slices.Equal(a.BehindReceivers, b.BehindReceivers)
 }
 
-// findPause returns the pause of a lane, and whether the lane is paused. A pause for an unavailable CMS lasts until the
-// CMS has answered for a message, or no message waits. The pause goes on while Weir tries to reach the CMS again.
+// findPause returns the pause of a lane, and reports whether the lane is paused. A pause for the CMS goes on while Weir
+// tries to reach the CMS again. It ends when the CMS has answered for a message, or no message waits.
 func findPause(number int, c lane.Control, now time.Time) (p pauseData, is bool) {
 	if o, by := c.LanePause(now); by {
 		p = pauseData{Lane: number, By: "operator", Reason: o.Reason, Since: o.Since}
@@ -106,7 +106,7 @@ func findPause(number int, c lane.Control, now time.Time) (p pauseData, is bool)
 	return pauseData{}, false
 }
 
-// newPauseMail returns the events of a pause's beginning or end, and records the pause in the state "next".
+// newPauseMail returns the events about the beginning or the end of a pause, and records the pause in next.
 func (s *Sender) newPauseMail(number int, c lane.Control, told outbox.LaneState, next *outbox.LaneState,
 	now time.Time) ([]outbox.Event, error) {
 	p, is := findPause(number, c, now)
@@ -117,8 +117,8 @@ func (s *Sender) newPauseMail(number int, c lane.Control, told outbox.LaneState,
 	if !s.hasSubscriber(LanePaused) {
 		return nil, nil
 	}
-	// If a pause of another kind follows without a gap, both are one pause, because receivers see one
-	// interruption.
+	// If an operator's pause and a pause for the CMS follow each other without a gap, they count as one pause, because
+	// receivers see one interruption.
 	if next.PausedSince = told.PausedSince; next.PausedSince.IsZero() {
 		next.PausedSince = p.Since.UTC().Truncate(time.Microsecond)
 	}
@@ -134,7 +134,7 @@ func (s *Sender) newPauseMail(number int, c lane.Control, told outbox.LaneState,
 	return s.newMails(number, to, LanePaused, p.Since, now, p)
 }
 
-// newBacklogMail returns the events of a backlog's beginning or end, and records the backlog in the state "next".
+// newBacklogMail returns the events about the beginning or the end of a backlog, and records the backlog in next.
 func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, told outbox.LaneState,
 	next *outbox.LaneState,
 	now time.Time) ([]outbox.Event, error) {
@@ -153,7 +153,7 @@ func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, to
 		switch {
 		case r.wantsEvent(LaneBehind) && !knows && age >= r.BehindBy:
 			is = append(is, r.rowName())
-		case knows && age < r.BehindBy/2: // half of the threshold, so that the events do not alternate
+		case knows && age < r.BehindBy/2: // at half of BehindBy, so that LaneBehind and LaneCaughtUp do not alternate
 			was = append(was, r.rowName())
 		case knows:
 			next.BehindReceivers = append(next.BehindReceivers, r.rowName())
@@ -168,8 +168,8 @@ func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, to
 	return append(mail, over...), err
 }
 
-// newMails returns an event for each receiver in the list "to" that is still in the settings. The time "since"
-// distinguishes this occurrence from other occurrences of the event.
+// newMails returns an event for each receiver in the list "to", if the receiver is still in the settings. The argument
+// "since" is part of the event's id, so that two pauses of a lane have different events.
 func (s *Sender) newMails(number int, to []string, kind string, since, now time.Time, data any) ([]outbox.Event,
 	error) {
 	if len(to) == 0 {
@@ -189,8 +189,8 @@ func (s *Sender) newMails(number int, to []string, kind string, since, now time.
 	return mail, nil
 }
 
-// ReplayFinished enqueues the event that a bulk replay has ended. A repeated call makes an event with the same
-// webhook-id.
+// ReplayFinished enqueues the event which says that a bulk replay has ended. A repeated call makes an event with the
+// same webhook-id.
 func (s *Sender) ReplayFinished(ctx context.Context, id string, at time.Time, data any) error {
 	var to []string
 	for _, r := range s.Receivers {

@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// withLaneReceiver sets a receiver of all events, with thresholds for the events of lanes.
+// withLaneReceiver sets a receiver of all events, with thresholds for a pause and for a backlog.
 func withLaneReceiver(t *testing.T) func(*notify.Config) {
 	return func(c *notify.Config) {
 		c.Receivers = []notify.Receiver{{URL: "https://ops.example.com/", Secret: secretOf(t, knownSecret),
@@ -21,7 +21,7 @@ func withLaneReceiver(t *testing.T) func(*notify.Config) {
 	}
 }
 
-// sweepEachMinute makes the processes observe and report the lane once a minute each, for the duration d.
+// sweepEachMinute lets each process observe and report the lane once a minute, for the duration d.
 func (w *world) sweepEachMinute(d time.Duration, processes ...*sender) {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -41,7 +41,7 @@ func (w *world) sweepEachMinute(d time.Duration, processes ...*sender) {
 	}
 }
 
-// joinEventTypes returns the types of the events that the receiver got, in order.
+// joinEventTypes returns the types of the events that the receiver got, in the order in which they arrived.
 func (w *world) joinEventTypes() string {
 	text := ""
 	for _, e := range w.receiver.listEvents() {
@@ -98,7 +98,7 @@ func TestSender_ReportLane_ACMSThatIsAway(t *testing.T) {
 		id := w.appendMessage("")
 		w.saveUnavailable(3)
 		w.sweepEachMinute(9*time.Minute, p)
-		p = w.startSender(withLaneReceiver(t)) // a new process must use the observations of its predecessor
+		p = w.startSender(withLaneReceiver(t)) // must count the 9 minutes before its start
 		if w.sweepEachMinute(3*time.Minute, p); w.joinEventTypes() != "lane.paused " {
 			t.Fatalf("got the events %q, want \"lane.paused \"", w.joinEventTypes())
 		}
@@ -114,7 +114,7 @@ func TestSender_ReportLane_ACMSThatIsAway(t *testing.T) {
 	})
 }
 
-// saveUnavailable writes to the tail row how many consecutive times the CMS was unavailable; 0 = the CMS has answered.
+// saveUnavailable writes to tail how many consecutive times the CMS was unavailable; 0 = the CMS has answered.
 func (w *world) saveUnavailable(pauses int64) {
 	w.t.Helper()
 	if w.writer == nil {
@@ -155,8 +155,8 @@ func TestSender_ReportLane_ALaneThatIsBehind(t *testing.T) {
 	})
 }
 
-// A lane without a pause or a backlog causes no request to storage, even if a receiver has subscribed to its
-// events.
+// A lane without a pause or a backlog causes no request to storage, although a receiver has subscribed to events of
+// lanes.
 func TestSender_ReportLane_IdleLaneIsFree(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startSender(withLaneReceiver(t))
@@ -194,7 +194,7 @@ func TestReplayFinished(t *testing.T) {
 	})
 }
 
-// A process that starts finds the events left in the lanes of an earlier epoch.
+// ScanEarlierEpochs finds the events that are left in the lanes of an earlier epoch.
 func TestSender_ScanEarlierEpochs(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		first := w.startSender()

@@ -42,7 +42,7 @@ type receivedEvent struct {
 	}
 }
 
-// receiver answers each request by a function of the test, and records the requests.
+// receiver records the requests, and answers each request with the results of calling the field "answer".
 type receiver struct {
 	mu     sync.Mutex
 	answer func(*http.Request) (status int, header http.Header, err error)
@@ -94,7 +94,6 @@ func (r *receiver) listEvents() []receivedEvent {
 	return append([]receivedEvent(nil), r.log...)
 }
 
-// maxAtOnce returns the largest number of requests that were in flight at the same time.
 func (r *receiver) maxAtOnce() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +119,7 @@ type world struct {
 	seen     *outcomes
 }
 
-// outcomes is an observer that counts the calls by event and outcome.
+// outcomes is an observer that counts calls by their event and outcome.
 type outcomes struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -150,7 +149,7 @@ func newWorld(t *testing.T) *world {
 		receiver: &receiver{answer: answerStatus(204)}, seen: &outcomes{n: map[string]int{}}}
 }
 
-// sender is the Sender of one process, with the faults of the process's storage.
+// sender is the Sender of one process, with faults of the storage that this process uses.
 type sender struct {
 	*notify.Sender
 	faults *storagetest.Faults
@@ -165,7 +164,7 @@ func secretOf(t *testing.T, text string) notify.Secret {
 	return s
 }
 
-// startSender starts a process. The holder wakes the worker of the process that was started last.
+// startSender starts the Sender of a new process. From then on commitFinal wakes this Sender, not an earlier one.
 func (w *world) startSender(change ...func(*notify.Config)) *sender {
 	w.t.Helper()
 	p := &sender{faults: storagetest.NewFaults()}
@@ -250,7 +249,7 @@ func (w *world) commitBatch(b *lane.Batch) {
 	}
 }
 
-// countRows returns the number of rows in the outbox, and whether its marker exists.
+// countRows returns the number of rows in the outbox, and reports whether the outbox has its marker.
 func (w *world) countRows() (n int, hasMarker bool) {
 	w.t.Helper()
 	page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: "1.0", From: "n_", To: "n_~"})
@@ -268,7 +267,7 @@ func (w *world) checkOutboxEmpty() {
 	}
 }
 
-// passTime lets virtual time pass, and waits until all goroutines wait.
+// passTime lets virtual time pass, and then waits until all goroutines are blocked.
 func passTime(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

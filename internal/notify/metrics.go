@@ -5,8 +5,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // Metrics counts the tries to send events, and the events that were never delivered. It is an Observer.
 type Metrics struct{ tries *prometheus.CounterVec }
 
-// NewMetrics registers its collectors. The function "waiting" returns the number of waiting events. The counter of
-// every pair of event and outcome starts at zero, so that an alert on a rate works before the first event.
+// NewMetrics registers its collectors with registry. The function waiting returns the number of waiting events. The
+// counter of each pair of event and outcome starts at zero, so that an alert on a rate works before the first event.
 func NewMetrics(registry prometheus.Registerer, waiting func() int) *Metrics {
 	m := &Metrics{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_notifications_total",
 		Help: "Tries to tell receivers of events, by what came of them: told, retry, gone, " +

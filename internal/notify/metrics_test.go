@@ -8,7 +8,8 @@ import (
 	"weir/internal/notify"
 )
 
-// An alert compares the counter with zero, so the counter must exist with the value zero from the start.
+// Alerts compare the counter of each event type and outcome with zero. So each counter must exist before the first
+// event.
 func TestNewMetrics_BeginWithZero(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

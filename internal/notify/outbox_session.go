@@ -13,36 +13,36 @@ import (
 )
 
 const (
-	// maxQueuedPerHost limits the events in memory for one host. Further due events of a slow host are
-	// rescheduled, by a random time from minPostpone to twice minPostpone.
+	// maxQueuedPerHost limits the events in memory for one host. The session postpones the host's further due events,
+	// by a random time between minPostpone and 2*minPostpone.
 	maxQueuedPerHost = 50
 	minPostpone      = 30 * time.Second
-	// readLimit is the number of rows that one read takes in addition to the rows in progress. While requests are in
-	// flight, the session waits for readInterval between two reads.
+	// One read of the outbox returns up to readLimit rows in addition to the rows of inProgress. While requests are in
+	// flight, the reads are at least readInterval apart.
 	readLimit    = 200
 	readInterval = 500 * time.Millisecond
-	// lingerTime is the time for which a session stays with an empty outbox, because more events follow while
-	// messages are delivered.
+	// lingerTime is the time for which a session waits for further events when the outbox is empty. While the lane
+	// delivers messages, further events usually follow soon.
 	lingerTime = 2 * time.Second
 )
 
-// outboxSession is the time for which a process sends the events of an outbox, under the outbox's lease. Only
-// one goroutine may call its methods, except sendMail.
+// outboxSession sends the events of an outbox while this process has the outbox's lease. All methods except sendMail
+// run in one goroutine.
 type outboxSession struct {
 	*outboxWorker
 	ctx           context.Context // ends with the lease
-	marker        storage.ETag    // ETag of the marker before the last read; empty = the outbox was empty
-	markerIsFresh bool            // marker was just read, so the next read of the rows uses it
+	marker        storage.ETag    // the marker's ETag just before the last read; empty = the outbox was empty
+	markerIsFresh bool            // the next readDue need not read the marker again
 	mayHaveUnseen bool            // the outbox may have rows that this session has not read
-	hasUnsent     bool            // some events were read and not sent, and their rows stay
-	hasMoreDue    bool            // some due rows were not read
-	nextDueAt     time.Time       // due time of the first row that is not due yet; zero = there is none
+	hasUnsent     bool            // some events were read and not sent, so their rows stay
+	hasMoreDue    bool            // the last read can have left due rows unread
+	nextDueAt     time.Time       // due time of the first event that is not due yet; zero = there is none
 	lastReadAt    time.Time
 
 	queues         map[string][]queuedMail // by host
-	inProgress     map[string]bool         // mailKeys of the events that were read and whose results are not saved
+	inProgress     map[string]bool         // by mailKey: events that were read and whose results are not saved
 	inFlightByHost map[string]int          // number of requests in flight, by host
-	lastServed     map[string]int          // requestCount at the last request to each host that has a queue
+	lastServed     map[string]int          // by host: requestCount at the host's last request; only hosts with a queue
 	requestCount   int
 	inFlight       int
 	results        chan sendResult
@@ -64,14 +64,14 @@ type sendResult struct {
 	err error // error of storage; no request was sent
 }
 
-// mailKey returns the key of an event within its outbox.
+// mailKey returns a text that identifies an event in its outbox.
 func mailKey(m outbox.Event) string { return m.Key + " " + m.Receiver }
 
-// deliverAll sends events until no event is due. It returns the time at which the next event becomes due; zero =
-// the outbox is empty.
+// deliverAll sends events until no event is due. It returns the time at which the next event becomes due. If the outbox
+// is empty, this time is zero.
 func (t *outboxSession) deliverAll() (time.Time, error) {
 	err := t.sendDue()
-	for t.inFlight > 0 { // after an error, or at the end of the process
+	for t.inFlight > 0 { // only if sendDue had an error or had to stop
 		t.handleResult(<-t.results)
 	}
 	if err == nil || len(t.finished)+len(t.rescheduled) > 0 {
@@ -128,7 +128,7 @@ func (t *outboxSession) countQueued() int {
 
 // readDue reads the due events and adds them to the hosts' queues.
 func (t *outboxSession) readDue() error {
-	t.mayHaveUnseen, t.lastReadAt = true, t.sender.Now() // true until the read has succeeded
+	t.mayHaveUnseen, t.lastReadAt = true, t.sender.Now() // mayHaveUnseen stays true if the read fails
 	if !t.markerIsFresh {
 		control, err := t.store.ReadControl(t.ctx, t.outbox.lane)
 		if err != nil {
@@ -155,12 +155,14 @@ func (t *outboxSession) readDue() error {
 		}
 	}
 	if t.hasMoreDue && len(t.rescheduled) > 0 {
-		t.lastReadAt = time.Time{} // rescheduled rows make room, so the next read may come at once
+		// The next read finds other events in place of the postponed ones, so it need not wait.
+		t.lastReadAt = time.Time{}
 	}
 	return nil
 }
 
-// enqueueMail adds an event to its host's queue, or reschedules it if the queue is full.
+// enqueueMail adds an event to its host's queue. It drops an event without a receiver. If the queue is full,
+// enqueueMail postpones the event.
 func (t *outboxSession) enqueueMail(m outbox.Event) {
 	to, ok := t.sender.resolveEndpoint(m)
 	if !ok {
@@ -178,14 +180,15 @@ func (t *outboxSession) enqueueMail(m outbox.Event) {
 	t.rescheduled = append(t.rescheduled, outbox.Postponement{Was: m, Is: next})
 }
 
-// timeFromNow returns the time after a duration from now, with the precision of stored rows.
+// timeFromNow returns the current time plus a duration, in UTC and in whole microseconds, as rows store times.
 func (t *outboxSession) timeFromNow(in time.Duration) time.Time {
 	return t.sender.Now().Add(in).UTC().Truncate(time.Microsecond)
 }
 
-// startRequests starts the requests that the limits allow. If a host or an address is in its backoff, startRequests
-// sends it no request. It then records a failed try for each of its events, so that the events wait for their next
-// retry. The host whose last request is the oldest comes first, so that slow hosts leave room for others.
+// startRequests starts the requests that maxPerHost and maxPerLane allow. It begins with the host whose last request is
+// the oldest, so that slow hosts leave room for others. If an event's host or address is in its backoff (see
+// hostBackoffs), startRequests sends no request for the event. Instead, it records a failed try, which postpones the
+// event.
 func (t *outboxSession) startRequests() {
 	byLastServed := func(a, b string) int {
 		return cmp.Or(cmp.Compare(t.lastServed[a], t.lastServed[b]),
@@ -215,7 +218,7 @@ func (t *outboxSession) startRequests() {
 	}
 }
 
-// sendMail makes one request, in its own goroutine.
+// sendMail sends one event, and puts the result into t.results. It runs in its own goroutine.
 func (t *outboxSession) sendMail(i queuedMail) {
 	a := sendResult{queuedMail: i}
 	defer func() { t.results <- a }()
@@ -241,8 +244,8 @@ func (t *outboxSession) sendMail(i queuedMail) {
 	}
 }
 
-// awaitResult waits for a result, for the time of the next read, for a wake or for the end of the session, and
-// handles all results that have arrived.
+// awaitResult waits for the first of four events: a result, the time of the next read, a wake, or the end of the
+// session. It then handles all results that have arrived.
 func (t *outboxSession) awaitResult() error {
 	var look <-chan time.Time
 	if left := t.untilNextRead(); left >= 0 {
@@ -273,8 +276,9 @@ func (t *outboxSession) awaitResult() error {
 	}
 }
 
-// waitIdle is called when no event is due. It removes the marker of an empty outbox, and waits for lingerTime. It waits
-// for less time if an event becomes due or the worker is woken. It reports whether the session is over.
+// waitIdle is called when no event is due. If the outbox is empty, waitIdle removes the marker. If the outbox got an
+// event meanwhile, waitIdle returns at once. Otherwise, it waits until an event becomes due, the worker is woken, or
+// lingerTime is over. It reports whether the session is over.
 func (t *outboxSession) waitIdle() (over bool, err error) {
 	if t.nextDueAt.IsZero() && t.marker != "" {
 		isEmpty, err := t.rows.ClearMarker(t.ctx, t.marker)

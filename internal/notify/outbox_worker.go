@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// While another process empties the outbox, the worker tries to get the lease after minBusyRetry. After
-	// each further failure the wait doubles, up to maxBusyRetry.
+	// If another process has the outbox's lease, the worker tries to get the lease again after minBusyRetry. After each
+	// further failure the wait doubles, up to maxBusyRetry.
 	minBusyRetry = 2 * time.Second
 	maxBusyRetry = 30 * time.Second
-	// storageRetryDelay is the shortest pause after a failure of storage.
+	// After an error of storage, the worker waits for a random time between storageRetryDelay and 2*storageRetryDelay.
 	storageRetryDelay = 5 * time.Second
 	releaseTimeout    = 5 * time.Second
 )
 
-// outboxWorker empties one outbox in this process. It starts when the process learns of an event in the outbox,
-// and ends when the outbox is empty. Between two sessions it does not have the lease.
+// outboxWorker sends the events of one outbox in this process. It starts when the process learns of an event in the
+// outbox, and stops when the outbox is empty. It has the outbox's lease only during an outboxSession.
 type outboxWorker struct {
 	sender *Sender
 	outbox outboxID
@@ -30,13 +30,13 @@ type outboxWorker struct {
 	rows   outbox.Outbox
 	wake   chan struct{}
 
-	// The lock of the Sender guards the following fields.
+	// Sender.mu guards the following fields.
 	knownMarker storage.ETag // ETag of the marker at the last read
 	rowsSeen    int          // number of rows at the last read
 	isResting   bool         // no event is due, or no event can be sent
 }
 
-// run is the worker's goroutine.
+// run sends events until the outbox is empty or the Sender closes.
 func (d *outboxWorker) run() {
 	for busy := 0; d.sender.startCtx.Err() == nil; {
 		next, err := d.deliverDue()
@@ -59,8 +59,8 @@ func (d *outboxWorker) run() {
 	}
 }
 
-// tryStop removes the worker, except if it was woken after its last read of the outbox. It reports whether the
-// worker has stopped.
+// tryStop removes the worker from the Sender, except if the worker was woken after its last read of the outbox. It
+// reports whether it removed the worker.
 func (d *outboxWorker) tryStop() bool {
 	d.sender.mu.Lock()
 	defer d.sender.mu.Unlock()
@@ -72,13 +72,13 @@ func (d *outboxWorker) tryStop() bool {
 	return true
 }
 
-// signalChange wakes WaitIdle. The caller holds mu.
+// signalChange wakes the callers of WaitIdle. It must be called with s.mu locked.
 func (s *Sender) signalChange() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// waitForWake returns when the time is over, when wake receives a value, or when the Sender closes.
+// waitForWake returns after the wait, or earlier if wake receives a value or the Sender closes.
 func (d *outboxWorker) waitForWake(wait time.Duration, wake <-chan struct{}) {
 	d.sender.mu.Lock()
 	d.isResting = len(wake) == 0
@@ -96,16 +96,16 @@ func (d *outboxWorker) waitForWake(wait time.Duration, wake <-chan struct{}) {
 	d.sender.mu.Unlock()
 }
 
-// recordMarker records in the worker the marker and the number of rows that the last read returned.
+// recordMarker records the marker's ETag and the number of rows from the last read of the outbox.
 func (d *outboxWorker) recordMarker(tag storage.ETag, rows int) {
 	d.sender.mu.Lock()
 	defer d.sender.mu.Unlock()
 	d.knownMarker, d.rowsSeen = tag, rows
 }
 
-// deliverDue sends the due events under the outbox's lease. It returns the time at which the next event becomes
-// due; zero = the outbox is empty, or retention has removed the lane. It returns lease.ErrBusy if another process
-// has the lease.
+// deliverDue sends the due events under the outbox's lease. It returns the time at which the next event becomes due. If
+// the outbox is empty or retention has removed the lane, this time is zero. If another process has the lease,
+// deliverDue returns lease.ErrBusy.
 func (d *outboxWorker) deliverDue() (time.Time, error) {
 	select {
 	case <-d.wake:
@@ -113,7 +113,7 @@ func (d *outboxWorker) deliverDue() (time.Time, error) {
 	}
 	control, err := d.store.ReadControl(d.sender.ctx, d.outbox.lane)
 	if storage.Is(err, storage.NotFound) {
-		return time.Time{}, nil // retention has removed this earlier epoch
+		return time.Time{}, nil // retention has removed the lanes of this earlier epoch
 	}
 	if err != nil || outbox.MarkerOf(control) == "" {
 		return time.Time{}, err

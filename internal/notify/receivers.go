@@ -11,7 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Events that receivers of the settings can get. A callback gets the event of its message's end.
+// Types of the events that receivers in the settings can get. A callback gets an event only when its message becomes
+// final.
 const (
 	MessageDead    = "message.dead"
 	LanePaused     = "lane.paused"
@@ -21,8 +22,8 @@ const (
 	ReplayFinished = "replay.finished"
 )
 
-// Events are the events that a receiver can choose. A receiver of lane.paused or lane.behind also gets the
-// event of the end of the pause or backlog.
+// Events are the event types that a receiver can choose in the settings. A receiver with lane.paused also gets
+// lane.resumed. A receiver with lane.behind also gets lane.caught_up.
 var Events = []string{MessageDead, LanePaused, LaneBehind, ReplayFinished}
 
 var allEvents = []string{
@@ -31,22 +32,22 @@ var allEvents = []string{
 	LanePaused, LaneResumed, LaneBehind, LaneCaughtUp, ReplayFinished,
 }
 
-// Receiver is a webhook receiver of the settings.
+// Receiver has the settings of a receiver of events.
 type Receiver struct {
 	URL          string
 	Secret       Secret
-	Events       []string
-	Contracts    []string      // contracts whose message.dead the receiver gets; empty = all contracts
-	PausedFor    time.Duration // time for which a lane is paused before the receiver gets lane.paused
-	BehindBy     time.Duration // age of a lane's oldest waiting message from which the receiver gets lane.behind
-	AllowPrivate bool          // allow private addresses, and http
+	Events       []string      // elements of the variable Events
+	Contracts    []string      // contracts whose dead messages the receiver is told of; empty = all contracts
+	PausedFor    time.Duration // the receiver gets lane.paused after a lane was paused for this time
+	BehindBy     time.Duration // the receiver gets lane.behind if a message of a lane has waited for this time
+	AllowPrivate bool          // private addresses and http are allowed
 }
 
 // maxReceivers bounds the rows that a dead message adds to a transaction.
 const maxReceivers = 10
 
-// rowName returns the receiver's name in rows. It is a hash of the address. So waiting events still find their
-// receiver when its other settings change.
+// rowName returns the receiver's name in the rows of outboxes. The name depends only on the address. So a waiting event
+// still finds the receiver after a change of the receiver's other settings.
 func (r Receiver) rowName() string {
 	sum := sha256.Sum256([]byte(r.URL))
 	return hex.EncodeToString(sum[:6])
@@ -58,8 +59,8 @@ func (r Receiver) wantsContract(name string) bool {
 	return len(r.Contracts) == 0 || slices.Contains(r.Contracts, name)
 }
 
-// Check returns every problem of receivers and callbacks, except the problems of secrets, which ParseSecret
-// returns. contracts are the names of the existing contracts.
+// Check returns all problems in the settings of receivers and callbacks. It does not check secrets: ParseSecret does.
+// The argument "contracts" has the names of all contracts.
 func Check(receivers []Receiver, c Callbacks, contracts []string) []error {
 	problems := c.findProblems()
 	if len(receivers) > maxReceivers {

@@ -9,13 +9,14 @@ import (
 )
 
 const (
-	// maxWriteTries bounds the tries of one write. After the last one the session ends.
+	// maxWriteTries bounds the tries to save results. If the last try fails, the session ends.
 	maxWriteTries   = 5
 	writeRetryDelay = 200 * time.Millisecond
 )
 
-// handleResult notes for saveResults whether the event is removed or rescheduled. If an error of storage prevented the
-// request, handleResult returns this error.
+// handleResult decides whether saveResults removes the event, postpones the event or leaves it. If storage failed
+// before the request to the receiver, handleResult returns the error. If the message no longer exists, saveResults
+// removes the event.
 func (t *outboxSession) handleResult(a sendResult) error {
 	t.inFlight--
 	if t.inFlightByHost[a.endpoint.host]--; t.inFlightByHost[a.endpoint.host] == 0 {
@@ -51,8 +52,8 @@ func (t *outboxSession) finishMail(m outbox.Event, outcome string) {
 	t.sender.Observer.Notified(m.Type, outcome)
 }
 
-// handleFailure notes for saveResults that an event is rescheduled, or is removed because its first try is giveUpAfter
-// ago.
+// handleFailure counts a failed try of an event. Then saveResults postpones the event, or removes it if the first try
+// was giveUpAfter ago or earlier.
 func (t *outboxSession) handleFailure(m outbox.Event, v response) {
 	next, now := m, t.sender.Now()
 	if next.FirstTriedAt.IsZero() {
@@ -73,8 +74,8 @@ func (t *outboxSession) handleFailure(m outbox.Event, v response) {
 	t.rescheduled = append(t.rescheduled, outbox.Postponement{Was: m, Is: next})
 }
 
-// saveResults writes the results of finished and rescheduled events. If the outbox is then empty, the same
-// transaction removes the marker.
+// saveResults removes the finished events from the outbox, and postpones the rescheduled events. If no event is left,
+// it also removes the marker.
 func (t *outboxSession) saveResults() error {
 	if len(t.finished)+len(t.rescheduled) == 0 {
 		return nil
@@ -85,8 +86,8 @@ func (t *outboxSession) saveResults() error {
 		marker = ""
 	}
 	var isEmpty, allWritten bool
-	// The write does not end with the lease: the results are valid even after the lease is lost, and the write
-	// is idempotent.
+	// The end of the lease must not stop this write: the results stay valid without the lease, and the write is
+	// idempotent.
 	ctx := t.sender.ctx
 	err := retry.Policy{First: writeRetryDelay, Tries: maxWriteTries}.Do(ctx, func() (err error) {
 		isEmpty, allWritten, err = t.rows.Ack(ctx, t.finished, t.rescheduled, marker)
@@ -109,7 +110,7 @@ func (t *outboxSession) saveResults() error {
 		t.marker = ""
 		t.outboxWorker.recordMarker("", 0)
 	} else if marker != "" || !allWritten {
-		t.mayHaveUnseen = true // another process has added events, or has rescheduled some of these
+		t.mayHaveUnseen = true // events were added meanwhile, or another process has changed rows of these events
 	}
 	return nil
 }

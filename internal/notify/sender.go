@@ -24,10 +24,10 @@ const (
 	leaseLength = 30 * time.Second
 )
 
-// Observer records tries, for metrics. Its method must not block.
+// Observer counts tries, for metrics. Notified is called concurrently, and must not block.
 type Observer interface {
-	// Notified records a try, or the removal of an event that was never delivered. event is the event's type, and
-	// outcome is one of Outcomes.
+	// Notified records the outcome of a try to send an event, or the removal of an event without a try. The argument
+	// "event" is the event's type, and "outcome" is one of Outcomes.
 	Notified(event, outcome string)
 }
 
@@ -59,7 +59,8 @@ type Config struct {
 	Transport http.RoundTripper // nil = the network; private addresses are refused unless the settings allow them
 }
 
-// Sender empties the outboxes in which this process knows of events. It is safe for concurrent use.
+// Sender sends the events of outboxes. WakeOutbox and ScanEarlierEpochs tell it which outboxes can have events. A
+// Sender is safe for concurrent use.
 type Sender struct {
 	Config
 	receiverByName map[string]Receiver
@@ -69,20 +70,18 @@ type Sender struct {
 	slots          chan struct{}
 	ctx            context.Context // the context of all requests
 	cancel         context.CancelFunc
-	startCtx       context.Context // ends before ctx: no new request starts after its end
+	startCtx       context.Context // no new request starts after the end of startCtx
 	stopStarting   context.CancelFunc
 
 	mu       sync.Mutex
 	isClosed bool
 	workers  map[outboxID]*outboxWorker
-	changed  chan struct{} // closed and replaced when a worker begins to rest, or stops
+	changed  chan struct{} // closed and replaced when a worker begins to wait, or stops
 	wg       sync.WaitGroup
 }
 
-// outboxID identifies an outbox.
 type outboxID struct{ epoch, lane int }
 
-// outboxOf returns the rows of a lane's outbox.
 func outboxOf(s *lane.Store, number int) outbox.Outbox {
 	return outbox.Outbox{Table: s.Table, Partition: s.Partition(number)}
 }
@@ -110,7 +109,7 @@ func New(cfg Config) *Sender {
 	return s
 }
 
-// DeadReceivers implements lane.Notifier: it returns the names of the receivers of message.dead.
+// DeadReceivers implements lane.Notifier: it returns the names of the receivers of message.dead for a contract.
 func (s *Sender) DeadReceivers(contract string) []string {
 	var names []string
 	for _, r := range s.Receivers {
@@ -121,7 +120,7 @@ func (s *Sender) DeadReceivers(contract string) []string {
 	return names
 }
 
-// WakeOutbox implements lane.Notifier: it wakes the worker of a lane's outbox.
+// WakeOutbox implements lane.Notifier: it wakes or starts the worker of a lane's outbox.
 func (s *Sender) WakeOutbox(number int) { s.wakeWorker(outboxID{s.Store.Epoch, number}) }
 
 func (s *Sender) wakeWorker(at outboxID) {
@@ -147,8 +146,8 @@ func (s *Sender) wakeWorker(at outboxID) {
 	d.isResting = false
 }
 
-// ScanEarlierEpochs wakes a worker for each outbox of an earlier epoch that may still have events. A process calls
-// it once, because only senders still write to these outboxes.
+// ScanEarlierEpochs starts a worker for each outbox of an earlier epoch that can still have events. One successful call
+// for each process is enough, because no process adds events to these outboxes.
 func (s *Sender) ScanEarlierEpochs(ctx context.Context) error {
 	var failed error
 	for _, e := range s.Store.EarlierEpochs {
@@ -169,8 +168,8 @@ func (s *Sender) ScanEarlierEpochs(ctx context.Context) error {
 	return failed
 }
 
-// resolveEndpoint returns the endpoint of an event. It returns false if the settings no longer have
-// the receiver, or no longer allow the address.
+// resolveEndpoint returns the endpoint of an event. It returns false if the settings no longer have the receiver, or no
+// longer allow the callback's address.
 func (s *Sender) resolveEndpoint(m outbox.Event) (endpoint, bool) {
 	t, private := endpoint{url: m.URL, secret: s.Callbacks.secretFor(m.URL)}, s.Callbacks.AllowPrivate
 	if m.Receiver == outbox.CallbackTo {
@@ -195,7 +194,7 @@ func (s *Sender) resolveEndpoint(m outbox.Event) (endpoint, bool) {
 	return t, true
 }
 
-// Waiting returns the approximate number of events that wait in the outboxes that this process empties.
+// Waiting returns the approximate number of events in all outboxes that have a worker in this process.
 func (s *Sender) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,8 +225,9 @@ func (s *Sender) WaitIdle(ctx context.Context) {
 	}
 }
 
-// Close stops the Sender: no new request starts. For up to half of the time that ctx has left, Close waits for the
-// requests in flight and saves their results. All other events stay in the outboxes.
+// Close stops the Sender: no new request starts. Close waits until the results of the requests in flight are saved.
+// When half of the time until ctx's deadline is over, it cancels these requests. All unsent events stay in the
+// outboxes. If ctx ends before all workers have stopped, Close returns the error of ctx.
 func (s *Sender) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.isClosed = true

@@ -65,8 +65,7 @@ func TestSender_MessagesWithoutACallbackMakeNoEvent(t *testing.T) {
 	})
 }
 
-// Each receiver knows its secret. So a host with a secret of its own must not get signatures made with another
-// secret.
+// If the settings have a secret for a host, the requests to this host must be signed with this secret.
 func TestSender_SignsByTheSecretOfTheHost(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		keys := map[string]string{"": knownSecret, "hooks.example.com": "whsec_" + strings.Repeat("b", 32),
@@ -107,9 +106,8 @@ func TestSender_SignsByTheSecretOfTheHost(t *testing.T) {
 	})
 }
 
-// If messages come one at a time, the Sender makes six calls of storage for each callback: it reads the control rows,
-// acquires the lease, reads the outbox, reads the message, removes the event's row and the marker, and releases the
-// lease.
+// For a single callback, the Sender makes six calls of storage: it reads the control rows, acquires the lease, reads
+// the outbox, reads the message, removes the event's row together with the marker, and releases the lease.
 func TestSender_CostsSixCalls(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startSender()
@@ -242,7 +240,6 @@ func TestSender_FollowsNoRedirect(t *testing.T) {
 	})
 }
 
-// Neither a slow receiver nor one that never answers delays the events to another receiver.
 func TestSender_ASlowReceiverDelaysNoOther(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.startSender()
@@ -258,7 +255,7 @@ func TestSender_ASlowReceiverDelaysNoOther(t *testing.T) {
 			return 200, nil, nil
 		})
 		var slow []weir.ID
-		for range 1300 { // more than one read of the outbox returns
+		for range 1300 { // more events than one read of the outbox returns
 			slow = append(slow, w.appendMessage("https://a.slow.example.com/"))
 		}
 		w.commitFinal(weir.Delivered, slow...)
@@ -285,7 +282,8 @@ func TestSender_ASlowReceiverDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A process may lose storage at any call. The next process sends the remaining events.
+// The first process can no longer reach storage after a number of calls, as in a crash. The next process must send the
+// remaining events.
 func TestSender_SendsEachEventAcrossCrashes(t *testing.T) {
 	for crash := range 14 {
 		t.Run(fmt.Sprint(crash), func(t *testing.T) {
@@ -329,7 +327,7 @@ func TestSender_SendsEachEventAcrossCrashes(t *testing.T) {
 	}
 }
 
-// After a failed read, the session must not take the outbox for empty, even if all requests in flight succeed.
+// After a failed read of the outbox, the marker must stay, even if all requests in flight succeed.
 func TestSender_AFailedReadIsNoEmptyOutbox(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startSender()
@@ -354,8 +352,8 @@ func TestSender_AFailedReadIsNoEmptyOutbox(t *testing.T) {
 	})
 }
 
-// If the message of an event cannot be read, the event and the marker stay in the outbox, even if all other
-// events were sent.
+// If the Sender cannot read the message of an event, the event and the marker must stay in the outbox, even if all
+// other events were sent.
 func TestSender_AMessageThatCannotBeReadIsNotForgotten(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startSender()
@@ -378,7 +376,7 @@ func TestSender_AMessageThatCannotBeReadIsNotForgotten(t *testing.T) {
 	})
 }
 
-// Two processes that send from one outbox send each event once.
+// If two processes know of the events of an outbox, each event must still be sent only once.
 func TestSender_TwoProcessesShareAnOutbox(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		a, b := w.startSender(), w.startSender()
@@ -439,7 +437,7 @@ func TestSender_DropsEventsWithoutAReceiver(t *testing.T) {
 	})
 }
 
-// When WaitIdle returns, each due event was tried, unless its context has ended.
+// WaitIdle must wait until each due event was tried, or until WaitIdle's context ends.
 func TestSender_WaitIdle(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		s := w.startSender()

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Secret signs the events of one receiver as Standard Webhooks defines it (https://www.standardwebhooks.com).
-// It has several keys while a new key replaces an old one. Each of its keys signs.
+// Secret signs requests to one receiver by the Standard Webhooks specification (https://www.standardwebhooks.com). A
+// Secret can have several keys, so that an old and a new key are valid at the same time. Each key makes a signature.
 type Secret struct{ keys [][]byte }
 
-// Bounds of a key's size in bytes, from the specification.
+// Bounds of a key's size in bytes, from the Standard Webhooks specification.
 const minKeySize, maxKeySize = 24, 64
 
 // ParseSecret parses keys of the form whsec_<base64>, separated by spaces.
@@ -42,7 +42,7 @@ func ParseSecret(text string) (Secret, error) {
 	return s, nil
 }
 
-// Sign returns the header webhook-signature of a request.
+// Sign returns the value of the header webhook-signature for a request. The argument "id" is the request's webhook-id.
 func (s Secret) Sign(id string, at time.Time, body []byte) string {
 	signatures := make([]string, len(s.keys))
 	for i, key := range s.keys {
@@ -54,8 +54,8 @@ func (s Secret) Sign(id string, at time.Time, body []byte) string {
 	return strings.Join(signatures, " ")
 }
 
-// String hides the keys.
+// String returns a text without the keys.
 func (Secret) String() string { return "(secret)" }
 
-// GoString hides the keys.
+// GoString returns a text without the keys.
 func (Secret) GoString() string { return "(secret)" }

@@ -9,7 +9,8 @@ import (
 	"weir/internal/notify"
 )
 
-// The key, the request and the signature come from the tests of the Standard Webhooks libraries.
+// knownSecret comes from the tests of the Standard Webhooks libraries. The request and the signature in
+// TestSecret_SignsAsStandardWebhooks come from the same tests.
 const knownSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 func TestSecret_SignsAsStandardWebhooks(t *testing.T) {

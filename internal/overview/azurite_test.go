@@ -14,7 +14,8 @@ import (
 	"weir/internal/weir"
 )
 
-// The other tests run on storage in memory. This test repeats their main cases on Azurite.
+// The other tests of this package use storage in memory. TestOverview_OnAzurite repeats the main cases on Azurite, the
+// emulator of Azure Storage.
 func TestOverview_OnAzurite(t *testing.T) {
 	t.Parallel()
 	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),

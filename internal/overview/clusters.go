@@ -12,14 +12,14 @@ import (
 	"weir/internal/weir"
 )
 
-// Cluster is a group of dead messages with the same cause.
+// Cluster is a group of dead messages with the same fingerprint.
 type Cluster struct {
 	Fingerprint string
 	Contract    string
 	CMSStatus   int       // 0 = the CMS did not answer
-	Message     string    // the reason, with placeholders for the parts that differ
+	Message     string    // the reason, with placeholders for the parts that differ between messages
 	Count       int       // number of messages
-	Keys        int       // number of different keys of the messages
+	Keys        int       // number of different ordering keys
 	First, Last time.Time // times of the first and the last death
 	Sample      Sample    // the message that died last
 }
@@ -27,19 +27,19 @@ type Cluster struct {
 // Sample is one dead message. The ID is empty if retention has removed the message.
 type Sample struct{ ID, Key, Reason string }
 
-// Clusters is the answer of Overview.Clusters.
+// Clusters is the result of Overview.Clusters.
 type Clusters struct {
 	List     []Cluster // the cluster with the latest death first
 	Examined int       // number of dead messages that were read
 	Complete bool      // all dead messages were read
 }
 
-// After maxClusterQueries queries for dead messages, a call reads no further chunks. This number does not include the
-// queries for the first chunk of each lane.
+// A call of Clusters reads the first chunk of dead messages in each lane. After maxClusterQueries further queries for
+// dead messages, it reads no more chunks.
 const maxClusterQueries = 20
 
-// Clusters groups the dead messages by cause, and returns up to limit groups. The group with the latest death comes
-// first. Clusters begins with the newest messages of each lane.
+// Clusters groups the dead messages by fingerprint, and returns up to limit groups. The group with the latest death
+// comes first. If there are too many dead messages for one call, Clusters reads only the newest ones.
 func (o *Overview) Clusters(ctx context.Context, limit int) (Clusters, error) {
 	k := &clusterer{byFingerprint: map[string]*openCluster{}}
 	lanes := make([]*lists.BackwardScan, o.Store.Lanes)
@@ -81,7 +81,6 @@ func countQueries(lanes []*lists.BackwardScan) int {
 	return n
 }
 
-// clusterer groups dead messages by fingerprint.
 type clusterer struct {
 	mu            sync.Mutex
 	examined      int
@@ -96,7 +95,7 @@ type openCluster struct {
 	seq  int64 // sequence number of the sample
 }
 
-// readChunk adds the dead messages of a lane's next chunk.
+// readChunk reads the next chunk of a lane, and adds the dead messages to the clusters.
 func (k *clusterer) readChunk(ctx context.Context, p *lists.BackwardScan) error {
 	rows, err := p.ReadDead(ctx)
 	if err != nil {
@@ -130,8 +129,8 @@ func (k *clusterer) addDead(number int, d lists.DeadRow) {
 	}
 }
 
-// buildClusters builds the answer. It reads the ids of the samples. A sample that retention has removed meanwhile
-// has no id.
+// buildClusters returns the clusters with the latest deaths, at most limit. It reads the id of each sample. A sample
+// gets no id if retention has removed the message.
 func (o *Overview) buildClusters(ctx context.Context, k *clusterer, limit int, whole bool) (Clusters, error) {
 	list := make([]*openCluster, 0, len(k.byFingerprint))
 	for _, one := range k.byFingerprint {

@@ -7,7 +7,7 @@ import (
 	"weir/internal/storage"
 )
 
-// countingTable counts the reads, and the rows that they return.
+// countingTable counts the reads and the returned rows.
 type countingTable struct {
 	storage.Table
 	asked, rows int
@@ -26,8 +26,8 @@ func (c *countingTable) Range(ctx context.Context, q storage.Query) (storage.Pag
 	return page, err
 }
 
-// Status without a forecast makes two reads, however many messages are in the lane, because upstreams poll the status
-// during a backlog.
+// Upstreams poll the status of messages during a backlog. So the cost of Status must not grow with the number of
+// messages in the lane.
 func TestStatus_CostsTwoReadsInABacklog(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for range 1500 {

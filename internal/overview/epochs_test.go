@@ -34,8 +34,8 @@ func (w *world) changeLanes(n int) *world {
 	return newWorld(w.t, fresh(n), w.leases)
 }
 
-// A change of the number of lanes copies the messages of one old lane after the other. So the copies in a new lane are
-// not in the order of their times of acceptance. A search by time must still find all of them.
+// A change of the number of lanes copies scheduled messages, one old lane after the other. So the copies in a new lane
+// are not sorted by their times of acceptance. A search by time must still find all copies.
 func TestSearch_OfCopies(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		for i := range 1800 {
@@ -60,8 +60,9 @@ func TestSearch_OfCopies(t *testing.T) {
 	})
 }
 
-// A change of the number of lanes copies scheduled and dead messages, and leaves the other messages in the earlier
-// epoch. A search finds each message once, and a copied message in its new lane.
+// A change of the number of lanes copies scheduled and dead messages into the next epoch, but does not remove the
+// originals. A search must find each message once: a copied message as its latest copy, and any other message as the
+// original.
 func TestSearch_OverEpochs(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		ids := map[string]weir.ID{}
@@ -136,8 +137,8 @@ func TestSearch_OverEpochs(t *testing.T) {
 	})
 }
 
-// An operator has an Idempotency-Key from the upstream's log. The search must find its message even if the number of
-// lanes has changed since the post.
+// A search by the Idempotency-Key of a post must find the posted message, even if the number of lanes was changed after
+// the post.
 func TestSearch_ByIdempotencyKeyOverEpochs(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		posted := map[string]weir.ID{}

@@ -16,46 +16,48 @@ type Filter struct {
 	Key         string
 	Contract    string
 	Upstream    string
-	Fingerprint string // fingerprint of the failure, see weir.Fingerprint; only dead messages have one
+	Fingerprint string // see weir.Fingerprint; matches only dead messages
 	Lane        *int
 	From, To    time.Time // accepted at or after From, and before To
-	Text        string    // found in key, version, contract, last error, id, shown value or body; case does not matter
+	Text        string    // part of the key, version, contract, last error, id, body or a shown value; case is ignored
 
 	KeyPrefix                string
-	Version                  string      // the whole version
-	CMSStatus                StatusRange // status of the last answer
+	Version                  string      // exact version
+	CMSStatus                StatusRange // HTTP status of the CMS's last answer
 	MinAttempts, MaxAttempts int         // bounds of Status.AttemptCount; 0 = no bound
-	FinishedFrom, FinishedTo time.Time   // final at or after FinishedFrom, and before FinishedTo
-	IdempotencyKey           string      // idempotency key of the post
+	FinishedFrom, FinishedTo time.Time   // became final at or after FinishedFrom, and before FinishedTo
+	IdempotencyKey           string      // idempotency key of the message's post
 	Shown                    ShownFilter
 }
 
-// ShownFilter selects messages by a value that their contract shows. The zero ShownFilter matches every message.
+// ShownFilter selects messages whose shown value Name (see weir.Message.Shown) contains Text. Case does not matter. If
+// Name is empty, the ShownFilter matches every message.
 type ShownFilter struct{ Name, Text string }
 
-// matches reports whether the value contains the text. Case does not matter.
 func (f ShownFilter) matches(m *weir.Message) bool {
 	value, isShown := m.Shown[f.Name]
 	return f.Name == "" || isShown && strings.Contains(strings.ToLower(value), strings.ToLower(f.Text))
 }
 
-// StatusRange is a range of HTTP statuses that includes Low and High. The zero StatusRange matches every message, even
-// without a status.
+// StatusRange is a range of HTTP statuses that includes Low and High. The zero StatusRange matches every message,
+// including messages without a status.
 type StatusRange struct{ Low, High int }
 
 func (r StatusRange) includes(status int) bool {
 	return r == StatusRange{} || r.Low <= status && status <= r.High
 }
 
-// In a log, the times of acceptance can be out of order, by at most clockMargin. They are out of order because the
-// receivers' clocks differ, and because an append is tried again for seconds.
+// clockMargin bounds how far the times of acceptance in a log can be out of order. There are two causes: the clocks of
+// receivers differ, and a receiver can repeat a failed append for some seconds.
 const clockMargin = time.Minute
 
-// namesSubmission reports whether the filter has a key and an idempotency key. Then at most one message matches.
+// namesSubmission reports whether the filter has both a key and an idempotency key. At most one message matches such a
+// filter.
 func (f *Filter) namesSubmission() bool { return f.Key != "" && f.IdempotencyKey != "" }
 
-// matchesOnlyUnfinished reports whether the filter matches only waiting or dead messages. A change of the number of
-// lanes delivers such a message or copies it into the next epoch, so a search for them skips earlier epochs.
+// matchesOnlyUnfinished reports whether the filter matches only waiting or dead messages. A search with such a filter
+// skips earlier epochs, because a change of the number of lanes delivers these messages or copies them to the next
+// epoch.
 func (f *Filter) matchesOnlyUnfinished() bool {
 	return f.Fingerprint != "" || f.Stage != "" && f.Stage != weir.Delivered && f.Stage != weir.Cancelled &&
 		f.Stage != weir.Superseded && f.Stage != weir.Discarded
@@ -72,7 +74,7 @@ func (f *Filter) matchingLanes(e epochs.Epoch) []int {
 	return lanes
 }
 
-// matches reports whether a message matches all fields of the filter except Lane and Text.
+// matches reports whether a message matches the filter. It does not check the fields Lane and Text.
 func (f *Filter) matches(e *lane.Entry) bool {
 	m, st := &e.Message, e.Status()
 	switch {
@@ -94,7 +96,7 @@ func (f *Filter) matches(e *lane.Entry) bool {
 	return f.Fingerprint == "" || st.Stage == weir.Dead && f.matchesFingerprint(m.Contract, st.CMSStatus, st.LastError)
 }
 
-// matchesEnd reports whether a message became final within the wanted span.
+// matchesEnd reports whether a message matches FinishedFrom and FinishedTo.
 func (f *Filter) matchesEnd(st *weir.Status) bool {
 	if f.FinishedFrom.IsZero() && f.FinishedTo.IsZero() {
 		return true
@@ -103,8 +105,8 @@ func (f *Filter) matchesEnd(st *weir.Status) bool {
 		(f.FinishedTo.IsZero() || st.FinishedAt.Before(f.FinishedTo))
 }
 
-// latestAcceptance returns a time before which every matching message was accepted; zero = the filter sets none. A
-// message becomes final after its acceptance, so FinishedTo is such a time, too.
+// latestAcceptance returns the earlier one of the times To and FinishedTo; zero = neither is set. Each matching message
+// was accepted before the returned time, because a message becomes final only after its acceptance.
 func (f *Filter) latestAcceptance() time.Time {
 	if f.To.IsZero() || !f.FinishedTo.IsZero() && f.FinishedTo.Before(f.To) {
 		return f.FinishedTo
@@ -128,9 +130,9 @@ func (f *Filter) matchesFingerprint(contract string, cmsStatus int, reason strin
 	return fingerprint == f.Fingerprint
 }
 
-// isBeforeSpan reports whether a message was accepted more than clockMargin before From. Then all earlier messages of
-// the log were accepted before From, too. It returns false for a copy from an earlier epoch, because copies are not in
-// the order of their times of acceptance.
+// isBeforeSpan reports whether a message was accepted more than clockMargin before From. If so, all messages with lower
+// sequence numbers in the lane were also accepted before From. For a copy from an earlier epoch, isBeforeSpan returns
+// false, because copies are not sorted by their times of acceptance.
 func (f *Filter) isBeforeSpan(e *lane.Entry) bool {
 	return !f.From.IsZero() && e.Message.Origin.IsZero() && e.Message.AcceptedAt.Before(f.From.Add(-clockMargin))
 }

@@ -160,7 +160,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// secretHider is a Redactor that hides the text "secret". For the bodies of the contract "broken" it returns an error.
+// secretHider is a Redactor that hides the text "secret". It returns an error for messages of the contract "broken".
 type secretHider struct{}
 
 func (secretHider) HideValues(_ context.Context, m *weir.Message) (bool, error) {

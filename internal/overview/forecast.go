@@ -11,22 +11,22 @@ import (
 
 // Forecast is the forecast of a waiting message. A field is zero if its value is not known.
 type Forecast struct {
-	Position   int       // position among the messages of its key that are held or in the log, from 1
+	Position   int       // position among the key's waiting messages that are not scheduled, from 1
 	ExpectedAt time.Time // estimated time at which the message is sent
 	WaitsFor   string    // what the message waits for, as a text for users
 }
 
 const (
-	// At most maxQueuePages pages of a key's queue are read. At most maxForecastRows rows of the log before the message
-	// are read.
+	// A forecast reads at most maxQueuePages pages of a key's queue. It reads the log only if the message's sequence
+	// number is at most maxForecastRows above the lane's cursor.
 	maxQueuePages   = 2
 	maxForecastRows = 1000
 	// maxYear is the last year that RFC 3339 can express.
 	maxYear = 9999
 )
 
-// Forecast returns the forecast of a message, with at most four queries. The forecast is zero for a final message and
-// for a message of an earlier epoch.
+// Forecast returns the forecast of a message, with at most four queries of the lane. A final message and a message of
+// an earlier epoch have the zero Forecast.
 func (o *Overview) Forecast(ctx context.Context, st weir.Status) (Forecast, error) {
 	id := st.Message.ID
 	if st.Stage.Final() || id.Epoch != o.Store.Epoch {
@@ -52,16 +52,16 @@ type forecaster struct {
 	control  lane.Control
 	now      time.Time
 	position int         // Forecast.Position; 0 = not known
-	first    weir.Status // status of the key's message at position 1; zero = the message itself, or not known
+	first    weir.Status // key's message at position 1; zero = not known, or st is that message
 }
 
-// findPosition finds the message's position. The key's held messages are before its messages in the log, because the
-// holder has read them from the log earlier.
+// findPosition finds the message's position. The holder sends a key's held messages before the key's messages in the
+// log.
 func (v *forecaster) findPosition(ctx context.Context) error {
 	id := v.st.Message.ID
 	pages := 1
 	if v.st.Held {
-		pages = maxQueuePages // the forecast of a held message does not read the log, so two queries are allowed here
+		pages = maxQueuePages // a held message needs no query of the log, so one more page is affordable
 	}
 	line, whole, err := lists.Reader{Store: v.Store}.ReadKeyQueue(ctx, id.Lane, lane.BlockIDOf(&v.st.Message), pages)
 	if err != nil {
@@ -81,7 +81,8 @@ func (v *forecaster) findPosition(ctx context.Context) error {
 	return v.countInLog(ctx, len(line))
 }
 
-// readFirst reads the first message of the key's queue, unless it is the message itself.
+// readFirst reads the first message of the key's queue into v.first. If the forecast is for this first message,
+// readFirst reads nothing.
 func (v *forecaster) readFirst(ctx context.Context, line []lane.HeldMessage) error {
 	if len(line) == 0 || line[0].Seq == v.st.Message.ID.Seq {
 		return nil
@@ -93,8 +94,9 @@ func (v *forecaster) readFirst(ctx context.Context, line []lane.HeldMessage) err
 	return err
 }
 
-// countInLog sets the position of a message that is in the log. The held messages of its key come before it, and so do
-// the earlier messages of its key in the log.
+// countInLog sets v.position for a message that is in the log and not held. The argument "held" is the number of held
+// messages of its key; they have lower positions. The earlier messages of its key in the log have lower positions, too.
+// countInLog does not count these earlier messages if the message has Skip ("onFailure: skip").
 func (v *forecaster) countInLog(ctx context.Context, held int) error {
 	id, cursor := v.st.Message.ID, v.control.Tail.Cursor
 	if id.Seq < cursor || id.Seq-cursor > maxForecastRows {
@@ -117,8 +119,11 @@ func (v *forecaster) countInLog(ctx context.Context, held int) error {
 	return err
 }
 
-// estimateSendTime returns the time at which the message will probably be sent. It returns zero if an operator has to
-// act first, if messages are ahead and the lane's pace is not known, or if the time is after maxYear.
+// estimateSendTime returns the time at which the message will probably be sent. It returns the zero time in these
+// cases:
+//   - An operator has to end a pause first.
+//   - Other messages are sent first, and the lane's pace is not known.
+//   - The time is after maxYear.
 func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 	at := laterOf(v.now, laterOf(v.st.NextAttemptAt, v.first.NextAttemptAt))
 	if v.st.Stage == weir.Scheduled {
@@ -136,8 +141,8 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 		}
 		at = laterOf(at, h.Until)
 	}
-	// The lane's pauses delay the messages before this message, too. So the time for those messages begins at the end
-	// of the pauses.
+	// The messages that are sent first also wait for the end of the pauses. So the time for sending them is added to
+	// the end of the pauses.
 	if v.st.Stage != weir.Scheduled {
 		if ahead := v.messagesAhead(); ahead > 0 {
 			pace := v.readPace(ctx, v.st.Message.ID.Lane)
@@ -156,9 +161,9 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 	return at
 }
 
-// messagesAhead estimates how many messages are sent before the message. It counts the messages before it in its key's
-// queue. If the message is not held, messagesAhead also counts all messages of the log between the cursor and the
-// message, and returns the larger of the two numbers.
+// messagesAhead estimates how many other messages are sent first. For a held message, these are the messages of its key
+// with lower positions. For a message in the log, messagesAhead also counts the sequence numbers from the lane's cursor
+// up to the message, and returns the larger of the two numbers.
 func (v *forecaster) messagesAhead() int64 {
 	ahead := int64(max(v.position-1, 0))
 	if !v.st.Held {
@@ -174,7 +179,7 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// describeWait returns the first condition that the message waits for, as a text for users.
+// describeWait returns Forecast.WaitsFor. If the message waits for several conditions, the text names only one.
 func (v *forecaster) describeWait() string {
 	due := v.st.Message.DueAt
 	if v.st.Stage == weir.Scheduled && due.After(v.now) {

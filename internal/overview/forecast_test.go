@@ -65,7 +65,7 @@ func TestForecast_BehindARetry(t *testing.T) {
 			line = append(line, w.appendMessage("late/ '\""))
 		}
 		w.drainFor(time.Minute)
-		behind := w.appendMessage("late/ '\"") // not held, because no drain follows
+		behind := w.appendMessage("late/ '\"") // stays in the log, because no drain follows
 		free := w.appendMessage("a")
 		next := w.readStatus(first).NextAttemptAt
 		at := next.UTC().Format(time.RFC3339)
@@ -180,8 +180,8 @@ func TestForecast_PauseCauses(t *testing.T) {
 	})
 }
 
-// RFC 3339 has no year of five digits. Upstreams use due times in the year 9999 for "never". If the calendar is closed
-// at such a due time, the expected time would be in the year 10000, so the forecast has none.
+// Some upstreams use a due time in the year 9999 for "never". If the calendar is closed at this time, it can open in
+// the year 10000, which RFC 3339 cannot express. Then the forecast must have no expected time.
 func TestForecast_PastTheLastYear(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
@@ -214,8 +214,8 @@ func TestForecast_UnavailableCMS(t *testing.T) {
 	})
 }
 
-// A pause of a lane also delays the messages that are ahead of a message. So the time that those messages take begins
-// at the end of the pause.
+// While a lane is paused, the messages ahead of a message wait, too. So the expected time must be the end of the pause
+// plus the time that these messages take.
 func TestForecast_PausesDelayTheQueue(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for i := range 30 {

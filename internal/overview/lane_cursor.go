@@ -10,47 +10,48 @@ import (
 	"weir/internal/weir"
 )
 
-// laneCursor reads one lane for a search, the newest message first. It scans the log backwards. If other rows of the
-// lane list messages of the wanted stage, it reads these messages by sequence number, and scans only the part of the
-// log that can have further ones.
+// laneCursor reads one lane for a search, the newest message first. Usually it scans the log backwards. But for dead,
+// scheduled, retrying and queued messages, the lane has rows that list such messages. A laneCursor reads the
+// listed messages by sequence number, and scans only the part of the log that can have further matching messages.
 type laneCursor struct {
 	*search
 	store          *lane.Store
 	lane           int
-	isEarlierEpoch bool  // the store is of an epoch that is over
-	maxBytes       int   // largest number of body bytes that this cursor reads; the first body may be larger
-	maxBatch       int   // largest number of body bytes in memory at the same time; a single body may be larger
-	firstChunk     int64 // sequence numbers in the first chunk of the log
+	isEarlierEpoch bool  // store is of an earlier epoch
+	maxBytes       int   // limit of the body bytes that are read; the first body is read even if it is larger
+	maxBatch       int   // limit of the body bytes in memory at a time; a single body can be larger
+	firstChunk     int64 // number of sequence numbers in the first chunk of the log
 
 	scan      *lists.BackwardScan // nil = only seqs and laterSeqs are read
 	scansDead bool                // scan reads the list of dead messages
-	floor     int64               // lowest sequence number that is taken from scan
+	floor     int64               // lower sequence numbers are not taken from scan
 	seqs      []int64             // sequence numbers to read next, descending
 	laterSeqs []int64             // sequence numbers to read after scan, descending
 
-	matches []*lane.Entry // found, and not yet in the result
+	matches []*lane.Entry // matching messages that are not in the result yet
 
 	bytesRead    int   // bytes of bodies that were read
-	shareUsed    bool  // maxBytes is reached
-	resumeBefore int64 // if shareUsed is set, the next page continues below this sequence number
+	shareUsed    bool  // the next body would exceed maxBytes
+	resumeBefore int64 // if shareUsed is true, the next page continues below this sequence number
 }
 
-// seqsPerRead limits the messages that one call of Store.ReadMany reads.
+// seqsPerRead limits the messages in one call of Store.ReadMany.
 const seqsPerRead = 50
 
-// The first read of dead messages covers deadChunk sequence numbers. This number is large, because usually few messages
-// are dead.
+// The first chunk of dead messages covers deadChunk sequence numbers. This number is large, because usually few
+// messages are dead.
 const deadChunk = 10_000
 
-// In a lane, a search reads at most maxWaitingPages pages of held messages, and at most maxWaitingPages pages of
-// scheduled messages. If a lane has more pages of either kind, the search reads the log instead.
+// In each lane, a search reads at most maxWaitingPages pages of rows that list held messages, and as many pages of rows
+// that list scheduled messages. If the lane has more such rows, the search scans the whole log instead.
 const maxWaitingPages = 10
 
-// openAt prepares the cursor to read the messages below a sequence number; 0 = all messages.
+// openAt prepares s to read the messages whose sequence numbers are lower than "before". If "before" is 0, s begins
+// with the newest message that can match.
 func (s *laneCursor) openAt(ctx context.Context, before int64) error {
 	control, err := s.store.ReadControl(ctx, s.lane)
 	if storage.Is(err, storage.NotFound) && s.isEarlierEpoch {
-		return nil // the lane of the earlier epoch was deleted
+		return nil // retention has removed the lanes of this earlier epoch
 	}
 	if err != nil {
 		return err
@@ -82,18 +83,21 @@ func (s *laneCursor) openAt(ctx context.Context, before int64) error {
 	return nil
 }
 
-// openSubmission lets the cursor read only the message with the wanted key and idempotency key. If this lane does not
-// have that message below the given sequence number, the cursor reads nothing.
+// openSubmission prepares s to read only the message with the id s.submission. If this message is in another lane, or
+// if its sequence number is "before" or higher, s reads nothing.
 func (s *laneCursor) openSubmission(before int64) {
 	if at := s.submission; at.Epoch == s.store.Epoch && at.Lane == s.lane && 0 < at.Seq && at.Seq < before {
 		s.seqs = []int64{at.Seq}
 	}
 }
 
-// openWaiting lets the cursor read the messages of a waiting stage. Scheduled and retrying messages are all among the
-// scheduled and held rows, so the log is not scanned for them. Queued messages are also in the log, from the lane's
-// cursor on, so the log is scanned down to the lane's cursor. If the held or the scheduled rows have more than
-// maxWaitingPages pages, the whole log is scanned instead.
+// openWaiting prepares s to read scheduled, retrying or queued messages. The argument "cursor" is the lane's cursor.
+//   - Rows of the lane list all scheduled and all retrying messages, so s does not scan the log for them.
+//   - Queued messages are in the log from the lane's cursor on, or held. So s scans the log down to the lane's cursor,
+//     and then reads the held messages with lower sequence numbers.
+//
+// If the lane has too many rows that list held or scheduled messages (see maxWaitingPages), s scans the whole log
+// instead.
 func (s *laneCursor) openWaiting(ctx context.Context, cursor int64) error {
 	waiting, err := lists.Reader{Store: s.store}.ReadWaiting(ctx, s.lane, maxWaitingPages)
 	if err != nil {
@@ -125,15 +129,15 @@ func (s *laneCursor) openWaiting(ctx context.Context, cursor int64) error {
 	return nil
 }
 
-// isScanDone reports whether the scan is at its end, or the cursor has none.
+// isScanDone reports whether s reads nothing more from s.scan.
 func (s *laneCursor) isScanDone() bool { return s.scan == nil || s.scan.Before <= max(s.floor, 1) }
 
-// isDone reports whether the cursor has read all its messages.
+// isDone reports whether s has read all messages that can match.
 func (s *laneCursor) isDone() bool {
 	return !s.shareUsed && len(s.seqs) == 0 && len(s.laterSeqs) == 0 && s.isScanDone()
 }
 
-// discardRest ends the reading, because no earlier message matches.
+// discardRest makes s read no further messages. The caller has found that no earlier message can match.
 func (s *laneCursor) discardRest() { s.scan, s.seqs, s.laterSeqs = nil, nil, nil }
 
 // nextBefore returns the sequence number below which the next page continues.
@@ -153,8 +157,8 @@ func (s *laneCursor) nextBefore() int64 {
 	return 1
 }
 
-// readMore reads the next chunk, and puts its matching messages into matches. A chunk may have no match although later
-// chunks have one.
+// readMore reads the next chunk, and puts the matching messages into s.matches. Even if this chunk has no match,
+// further chunks can have matches.
 func (s *laneCursor) readMore(ctx context.Context) error {
 	if s.scansDead && len(s.seqs) == 0 {
 		if err := s.readDeadRows(ctx); err != nil {
@@ -227,8 +231,9 @@ func (s *laneCursor) keepMatches(ctx context.Context, entries []*lane.Entry) err
 	return s.filterByText(ctx, found)
 }
 
-// filterByText puts the messages with the text into matches. When the cursor has used up maxBytes, the page of the
-// search ends, and the next page continues with the first message whose body was not read.
+// filterByText puts those of the found messages that contain the wanted text into s.matches. At the first body that
+// would exceed maxBytes, it stops, and sets shareUsed. The next page of the search continues with the message of that
+// body.
 func (s *laneCursor) filterByText(ctx context.Context, found []*lane.Entry) error {
 	hits := map[*lane.Entry]bool{}
 	var batch []*lane.Entry // messages whose bodies must be searched
@@ -263,8 +268,8 @@ func (s *laneCursor) filterByText(ctx context.Context, found []*lane.Entry) erro
 	return nil
 }
 
-// searchBodies records in hits, for each message of the batch, whether its body has the text. It removes the bodies
-// from memory.
+// searchBodies loads the bodies of a batch of messages, and records in hits whether each body contains the wanted text.
+// It then drops the bodies, to free memory.
 func (s *laneCursor) searchBodies(ctx context.Context, batch []*lane.Entry, hits map[*lane.Entry]bool) error {
 	queries, err := s.store.LoadInline(ctx, s.lane, batch)
 	if err != nil {
@@ -278,9 +283,9 @@ func (s *laneCursor) searchBodies(ctx context.Context, batch []*lane.Entry, hits
 	return nil
 }
 
-// matchesReadableBody reports whether a body has the text outside of the values that readers may not see. It returns
-// false if these values cannot be hidden. If the hidden values were searched, a reader could find out a value by
-// searching for each possible value. A body without the text is not parsed.
+// matchesReadableBody reports whether a body contains the wanted text outside of redacted values. If a search looked
+// into redacted values, a caller could find out a value by trying each possible text. If the redactor cannot hide the
+// values, matchesReadableBody returns false. The redactor is called only for bodies that contain the text.
 func (s *laneCursor) matchesReadableBody(ctx context.Context, e *lane.Entry) bool {
 	if !s.matcher.matchesBody(e.Message.Body) {
 		return false

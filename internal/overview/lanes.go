@@ -9,36 +9,36 @@ import (
 	"weir/internal/weir"
 )
 
-// Lane is the state of a lane. Accepted, Counts and Waiting come from one snapshot of the control rows, so that they
-// balance.
+// Lane is the state of a lane. Accepted, Counts and Waiting come from one snapshot of the control rows. So Accepted is
+// the sum of Waiting and of all numbers in Counts.
 type Lane struct {
 	Number   int
 	At       time.Time // time of the snapshot
-	Accepted int64     // all messages that were ever in the log, with copies from the previous epoch
+	Accepted int64     // all messages ever appended to the log, including copies from the previous epoch
 	Counts   lane.Counts
 	Waiting  int64 // accepted messages that are not in Counts
 
 	Scheduled, Queued, Retrying int64 // waiting messages by stage
-	Exact                       bool  // all waiting messages were counted
+	Exact                       bool  // Scheduled, Queued and Retrying are exact
 
-	OldestAt      time.Time // time since which the oldest waiting message can be sent; zero = found no such message
+	OldestAt      time.Time // time from which the oldest waiting message could be sent; zero = none found
 	Rate1         Rate      // rate in the last minute whose counters are complete
 	Rate15        Rate      // rate in the last fifteen minutes whose counters are complete
 	RatesUntil    time.Time // end of the last minute whose counters are complete; zero = not known
 	DrainEstimate DrainEstimate
 
-	Held        bool   // a holder has the lane, or died before it handed the lane over
-	Holder      string // process that raised the fence last
+	Held        bool   // a process holds the lane, or crashed as its holder
+	Holder      string // process that became the holder last
 	Fence       int64
-	NextDue     time.Time // when the first held or scheduled message can be sent; zero = an operator has to act first
+	NextDue     time.Time // when the first held or scheduled message can be sent; zero = none, or an operator must act
 	LastError   string    // error of the last attempt that did not deliver its message
 	LastErrorAt time.Time
-	Pauses      []weir.Pause // present pauses of operators, of the lane and of keys
-	PauseCause  PauseCause   // why the lane sends no message; zero = it may send
-	FoundDown   bool         // since the lane last paused for the CMS, the CMS has judged no message of the lane
+	Pauses      []weir.Pause // operators' present pauses of the lane and of its keys
+	PauseCause  PauseCause   // why the lane sends no message; zero = the lane can send messages
+	FoundDown   bool         // the lane paused because of the CMS; no verdict and no operator's resume followed yet
 }
 
-// Rate is a number of messages per minute, of Rates.Rate or Rates.Pace.
+// Rate is a number of messages per minute.
 type Rate struct {
 	PerMinute float64
 	Known     bool
@@ -51,11 +51,11 @@ type DrainEstimate struct {
 }
 
 const (
-	// In each lane, at most maxLanePages pages of held messages and maxLanePages pages of scheduled messages are
-	// counted.
+	// In each lane, countStages reads at most maxLanePages pages of held messages and as many pages of scheduled
+	// messages.
 	maxLanePages = 5
-	// maxOldestRows bounds the rows of the log that are read to find the oldest message. They begin at the cursor.
-	// The search ends at the first queued message that is not held, which is usually in the first row.
+	// findOldest reads at most maxOldestRows rows of the log, from the lane's cursor on. It needs the first queued
+	// message that is not held. This is usually the message of the first row.
 	maxOldestRows = 200
 )
 
@@ -72,7 +72,7 @@ func (o *Overview) Lanes(ctx context.Context) ([]Lane, error) {
 	return lanes, nil
 }
 
-// Lane returns the state of one lane, or NotFound.
+// Lane returns the state of one lane, or an error of the kind weir.NotFound if there is no such lane.
 func (o *Overview) Lane(ctx context.Context, number int) (Lane, error) {
 	if number < 0 || number >= o.Store.Lanes {
 		return Lane{}, &weir.Error{Kind: weir.NotFound, Op: "lane", Message: "there is no such lane"}
@@ -110,8 +110,8 @@ func (o *Overview) readLane(ctx context.Context, number int) (Lane, error) {
 	return l, nil
 }
 
-// countStages counts waiting messages by stage, and finds the oldest one. The rows are read after the snapshot and can
-// have changed since. So the counts are limited to the number of waiting messages in the snapshot.
+// countStages counts the waiting messages by stage, and finds the oldest one. It reads rows that can be newer than the
+// snapshot c. So it limits the counts to the number of waiting messages in the snapshot.
 func (o *Overview) countStages(ctx context.Context, c lane.Control, l *Lane) error {
 	waiting, err := lists.Reader{Store: o.Store}.ReadWaiting(ctx, l.Number, maxLanePages)
 	if err != nil {
@@ -128,11 +128,13 @@ func (o *Overview) countStages(ctx context.Context, c lane.Control, l *Lane) err
 	return o.findOldest(ctx, c, waiting.Held, l)
 }
 
-// findOldest finds the time from which the oldest message waits. It compares four messages. Two have the lowest
-// sequence number: one of the held messages that were replayed, and one of those that were not. The third is the held
-// message that was due first. The fourth is the next queued message of the log.
+// findOldest sets l.OldestAt. It compares the times from which these messages wait:
+//   - all held messages that were scheduled and not replayed;
+//   - of the replayed held messages, the one with the lowest sequence number;
+//   - of all other held messages, the one with the lowest sequence number;
+//   - the first queued message of the log that is not held.
 func (o *Overview) findOldest(ctx context.Context, c lane.Control, held []lane.HeldMessage, l *Lane) error {
-	first := map[bool]int64{} // the lowest sequence number, by whether the message was replayed
+	first := map[bool]int64{} // lowest sequence number; the map's key is HeldMessage.Replayed
 	for _, h := range held {
 		if at := h.ReleasedAt(); !at.IsZero() && !h.Replayed {
 			l.noteWaitingSince(at)
@@ -168,8 +170,8 @@ func (l *Lane) noteWaitingSince(at time.Time) {
 	}
 }
 
-// estimateDrain returns the estimate for the lane's pace. If the lane has queued or retrying messages, the estimate is
-// known only if the pace is known and the lane is not paused.
+// estimateDrain estimates the time until the lane's queued and retrying messages are sent at the given pace. If the
+// lane has such messages, the estimate is known only if the pace is known and the lane is not paused.
 func (l *Lane) estimateDrain(pace Rate) DrainEstimate {
 	left := float64(l.Waiting - l.Scheduled)
 	switch {
@@ -181,7 +183,7 @@ func (l *Lane) estimateDrain(pace Rate) DrainEstimate {
 	return DrainEstimate{In: toDuration(left / pace.PerMinute), Known: true}
 }
 
-// maxEstimate is the largest estimate, which prevents an overflow of a time.Duration.
+// maxEstimate bounds an estimate, to prevent an overflow of time.Duration.
 const maxEstimate = 10 * 365 * 24 * time.Hour
 
 func toDuration(minutes float64) time.Duration {

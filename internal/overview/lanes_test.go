@@ -40,7 +40,7 @@ func TestLanes_Empty(t *testing.T) {
 
 func TestLanes_ByStage(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		first := w.appendMessage("late/a") // the first of its key is tried; the others wait behind it
+		first := w.appendMessage("late/a") // tried by the drain below; the next two messages wait for it
 		w.appendMessage("late/a")
 		w.appendMessage("late/a")
 		w.appendMessage("late/b")
@@ -59,7 +59,7 @@ func TestLanes_ByStage(t *testing.T) {
 		if _, err := w.store.Requests().Cancel(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
-		w.drainFor(time.Minute) // the next message of the key is tried
+		w.drainFor(time.Minute) // tries the next message of late/a
 		if l := w.readLane(0); l.Retrying != 2 || l.Queued != 1 || l.Counts.Cancelled != 1 {
 			t.Errorf("after the attempt of the next message: got %+v, want Retrying 2, Queued 1 and Cancelled 1", l)
 		}
@@ -88,14 +88,14 @@ func TestLanes_Oldest(t *testing.T) {
 		w.appendMessage("in the log")
 		loggedAt := time.Now()
 		time.Sleep(time.Minute)
-		w.appendMessage("late/too") // its attempt fails below
+		w.appendMessage("late/too") // the drain below fails to deliver this message
 		expectOldest(loggedAt)
 		lateAt := time.Now()
 		w.drainFor(time.Minute)
 		expectOldest(lateAt)
 		w.appendMessage("late/x", withDelay(time.Hour))
 		dueAt := time.Now().Add(time.Hour)
-		w.drainFor(2 * time.Hour) // the scheduled messages are sent; the CMS takes them, except for late/x
+		w.drainFor(2 * time.Hour) // the CMS accepts the scheduled messages, except late/x
 		expectOldest(lateAt)
 		if _, err := w.store.Requests().Cancel(t.Context(),
 			w.searchAll(overview.Filter{Key: "late/too"}, 1)[0].Message.ID); err != nil {

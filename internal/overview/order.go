@@ -9,16 +9,16 @@ import (
 	"weir/internal/weir"
 )
 
-// Order is an order of messages. The zero Order leaves messages as they are; Search returns the newest first.
+// Order is a sort order of messages, see ParseOrder. The zero Order keeps the present order of the messages.
 type Order struct {
 	field        string
 	isDescending bool
 }
 
-// OrderFields are the names of the fields to sort by; see ParseOrder.
+// OrderFields are the fields that ParseOrder accepts.
 var OrderFields = []string{"accepted", "finished", "due", "key", "version", "attempts", "status"}
 
-// sortField is a field to sort by. Messages without a value go last, in either direction.
+// sortField is a field to sort by. Messages without a value come last in both directions.
 type sortField struct {
 	compare  func(a, b *weir.Status) int
 	hasValue func(*weir.Status) bool // nil = every message has a value
@@ -38,8 +38,8 @@ var sortFields = map[string]sortField{
 		func(st *weir.Status) bool { return st.CMSStatus != 0 }},
 }
 
-// ParseOrder parses the name of an order: one of OrderFields. A minus before the name makes the order descending. An
-// empty text is the zero Order.
+// ParseOrder parses an order: one of OrderFields, with a minus before it for descending order. An empty text is the
+// zero Order.
 func ParseOrder(text string) (Order, error) {
 	field, isDescending := strings.CutPrefix(text, "-")
 	if text != "" && !slices.Contains(OrderFields, field) {
@@ -49,7 +49,7 @@ func ParseOrder(text string) (Order, error) {
 	return Order{field, isDescending}, nil
 }
 
-// Sort sorts messages. Messages with equal values stay in their order.
+// Sort sorts messages. Messages with equal values keep their relative order.
 func (o Order) Sort(messages []weir.Status) {
 	f, isGiven := sortFields[o.field]
 	if !isGiven {
@@ -66,7 +66,6 @@ func (o Order) Sort(messages []weir.Status) {
 	})
 }
 
-// countAbsent returns 1 for a message without a value, and 0 for a message with one.
 func countAbsent(f sortField, st *weir.Status) int {
 	if f.hasValue(st) {
 		return 0
@@ -74,8 +73,8 @@ func countAbsent(f sortField, st *weir.Status) int {
 	return 1
 }
 
-// compareVersions compares versions as deliveries compare them. Numbers come before times, and times before other
-// texts.
+// compareVersions sorts numbers before times, and times before other texts. Numbers and times are compared by their
+// values, and other texts by their bytes.
 func compareVersions(a, b string) int {
 	x, y := rankVersion(a), rankVersion(b)
 	if x.rank != y.rank || x.rank == textRank {

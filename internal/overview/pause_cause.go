@@ -15,14 +15,15 @@ const (
 	ByCMS      = "cms"
 )
 
-// PauseCause is the reason why a lane sends no message; zero = the lane may send.
+// PauseCause is the reason why a lane sends no message. The zero PauseCause means that the lane can send messages.
 type PauseCause struct {
 	By     string // ByOperator, ByCalendar or ByCMS
 	Reason string
 	Until  time.Time // zero = until an operator resumes the lane
 }
 
-// pauseCauses returns all present causes: the operator's pause of the lane first, then the calendar, then the CMS.
+// pauseCauses returns the causes that exist at the time "now": first the operator's pause of the lane, then the closed
+// calendar, then the unavailable CMS.
 func (o *Overview) pauseCauses(c lane.Control, now time.Time) []PauseCause {
 	var causes []PauseCause
 	if p, ok := c.LanePause(now); ok {
@@ -51,7 +52,6 @@ func (o *Overview) isClosed(at time.Time) (closed bool, reason string, until tim
 	return o.Calendar.At(at)
 }
 
-// describe returns the cause as a text for users.
 func (h PauseCause) describe() string {
 	switch h.By {
 	case ByCalendar:
@@ -63,7 +63,7 @@ func (h PauseCause) describe() string {
 	}
 }
 
-// describeReason returns the end and the reason of a pause as the end of a sentence.
+// describeReason returns the end and the reason of a pause, for example " until 2026-01-08T12:00:00Z: maintenance".
 func describeReason(reason string, until time.Time) string {
 	text := ""
 	if !until.IsZero() {
@@ -75,7 +75,7 @@ func describeReason(reason string, until time.Time) string {
 	return text
 }
 
-// findKeyPause returns the operator's present pause of a key.
+// findKeyPause returns the operator's pause of a key, if that pause is in force.
 func findKeyPause(c lane.Control, key string, now time.Time) (weir.Pause, bool) {
 	for _, p := range c.KeyPauses(now) {
 		if p.Key == key {

@@ -12,13 +12,13 @@ import (
 	"weir/internal/weir"
 )
 
-// DueFilter selects scheduled messages. A zero field matches every message.
+// DueFilter selects scheduled messages. A field with its zero value selects all.
 type DueFilter struct {
 	Lane     *int
 	From, To time.Time // due at or after From, and before To
 }
 
-// duePosition is a position in the list of scheduled messages. The list is sorted by due time, lane and sequence
+// duePosition is a message's position in the list of scheduled messages, which is sorted by due time, lane and sequence
 // number.
 type duePosition struct {
 	lane.DueTime
@@ -30,9 +30,10 @@ func (p duePosition) compare(other duePosition) int {
 }
 
 // Scheduled returns up to limit scheduled messages in the order of their due times. The token is SearchResult.Continue
-// of the previous page with the same filter; an empty token returns the first page. A page has fewer messages if some
-// became due, were cancelled or got another due time while it was read. Scheduled makes one query for each wanted lane,
-// and further queries for the messages; messages that stand near each other in a log share a query.
+// of the previous page with the same filter; an empty token returns the first page. A page leaves out messages that
+// became due, were cancelled or got another due time during the call. So a page can have fewer than limit messages
+// although further pages follow. Scheduled makes one query for each selected lane, and at most one query for each
+// message.
 func (o *Overview) Scheduled(ctx context.Context, f DueFilter, limit int, token string) (SearchResult, error) {
 	after, err := o.parseDueToken(f, token)
 	if err != nil {
@@ -63,7 +64,7 @@ func (o *Overview) Scheduled(ctx context.Context, f DueFilter, limit int, token 
 	return result, nil
 }
 
-// parseDueToken returns the position of the last message of the previous page; nil = the first page is wanted.
+// parseDueToken returns the position of the last message of the previous page. It returns nil if the token is empty.
 func (o *Overview) parseDueToken(f DueFilter, token string) (*duePosition, error) {
 	if token == "" {
 		return nil, nil
@@ -72,13 +73,13 @@ func (o *Overview) parseDueToken(f DueFilter, token string) (*duePosition, error
 	if err != nil {
 		return nil, err
 	}
-	if len(p.before) != 3 || p.epoch != o.Store.Epoch { // in another epoch, messages are in other lanes
+	if len(p.before) != 3 || p.epoch != o.Store.Epoch { // in another epoch, the messages have other positions
 		return nil, tokenError()
 	}
 	return &duePosition{lane.DueTime{At: time.UnixMicro(p.before[0]).UTC(), Seq: p.before[2]}, int(p.before[1])}, nil
 }
 
-// readDuePositions reads the first positions of a lane that come behind the position "after".
+// readDuePositions reads up to limit positions of one lane that follow the position "after"; nil = the first positions.
 func (o *Overview) readDuePositions(ctx context.Context, number int, f DueFilter, after *duePosition,
 	limit int) ([]duePosition, error) {
 	span := lists.DueSpan{From: f.From, To: f.To}
@@ -100,8 +101,8 @@ func (o *Overview) readDuePositions(ctx context.Context, number int, f DueFilter
 	return positions, err
 }
 
-// readScheduled reads the messages at the positions. It leaves out a message that is not scheduled for the position's
-// time any more.
+// readScheduled reads the messages at the positions. It leaves out messages that are no longer scheduled for the due
+// time of their position.
 func (o *Overview) readScheduled(ctx context.Context, page []duePosition) ([]weir.Status, error) {
 	seqs := make([][]int64, o.Store.Lanes)
 	for _, p := range page {

@@ -10,7 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// followScheduled reads a list of scheduled messages to its end.
+// followScheduled reads all pages of a list of scheduled messages.
 func (w *world) followScheduled(f overview.DueFilter, limit int) []weir.Status {
 	w.t.Helper()
 	var all []weir.Status
@@ -37,7 +37,7 @@ func TestScheduled(t *testing.T) {
 		wanted := map[string]time.Time{}
 		for i := range 150 {
 			key := fmt.Sprint("ok/", i)
-			at := base.Add(time.Duration(dice.IntN(40)) * time.Minute) // many have the same due time
+			at := base.Add(time.Duration(dice.IntN(40)) * time.Minute) // many messages have equal due times
 			id := w.appendMessage(key, func(m *weir.Message) { m.DueAt = at })
 			switch i % 10 {
 			case 3:

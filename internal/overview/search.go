@@ -11,32 +11,32 @@ import (
 )
 
 const (
-	// A search reads no further chunks after maxSearchQueries queries or maxSearchRows rows, and returns the messages
-	// that it found until then. These limits do not include the first chunk of each lane in the first epoch that the
-	// search reads.
+	// A call of Search reads no further chunk after maxSearchQueries queries or maxSearchRows rows, and returns the
+	// messages found so far. The count begins when the call has read the first chunk of each lane in the first epoch
+	// that it searches. So each call makes progress.
 	maxSearchQueries = 20
 	maxSearchRows    = 20_000
-	// In an epoch, a search reads bodies of about maxSearchBytes bytes at most. Each lane has an equal share, but at
-	// least minLaneBytes. A body that is larger than maxSearchBytes is not searched.
+	// For each epoch, a call of Search reads bodies of about maxSearchBytes bytes in total. Each lane has an equal
+	// share, but at least minLaneBytes. Bodies larger than maxSearchBytes are not searched.
 	maxSearchBytes = 8 << 20
 	minLaneBytes   = 64 << 10
-	// A search has bodies of about maxBatchBytes bytes at most in memory at the same time. Lanes have equal shares of
-	// at least minLaneBytes here, too.
+	// A call of Search has bodies of about maxBatchBytes bytes in memory at a time. Again, each lane has an equal
+	// share, but at least minLaneBytes.
 	maxBatchBytes = 2 << 20
 )
 
 // SearchResult is one page of Search or of Scheduled.
 type SearchResult struct {
 	Messages      []weir.Status // without attempts
-	Examined      int           // number of rows that were read; a message may have several
-	BodiesSkipped int           // number of messages whose body was too large to be searched for the text
+	Examined      int           // rows that were read; a message can have several
+	BodiesSkipped int           // messages whose body was too large to search
 	Complete      bool          // no further message matches
 	Continue      string        // token of the next page; empty = none
 }
 
 // Search returns up to limit matching messages, the newest first. The token is SearchResult.Continue of the previous
-// page with the same filter; an empty token returns the first page. For another order, the caller sorts the page with
-// Order.Sort.
+// page with the same filter; an empty token returns the first page. A page can have fewer than limit messages although
+// further pages follow. If the caller wants another order, it sorts each page with Order.Sort.
 func (o *Overview) Search(ctx context.Context, f Filter, limit int, token string) (SearchResult, error) {
 	if f.Text != "" {
 		done, err := o.textSearches.acquireSlot(ctx)
@@ -54,8 +54,8 @@ func (o *Overview) Search(ctx context.Context, f Filter, limit int, token string
 	return s.result, nil
 }
 
-// searchEpochs searches one epoch after the other, the latest first. It returns the token of the next page, or "" if
-// the search is complete.
+// searchEpochs searches the epochs one after the other, the latest first. It returns the token of the next page, or ""
+// if no further message can match.
 func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (string, error) {
 	f := s.filter
 	at := searchPosition{}
@@ -94,7 +94,6 @@ func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (s
 	return "", nil
 }
 
-// searchedEpochs returns the epochs to search, the latest first.
 func (o *Overview) searchedEpochs(f Filter) []epochs.Epoch {
 	searched := []epochs.Epoch{{Number: o.Store.Epoch, Lanes: o.Store.Lanes}}
 	if f.matchesOnlyUnfinished() {
@@ -105,23 +104,24 @@ func (o *Overview) searchedEpochs(f Filter) []epochs.Epoch {
 	return append(searched, earlier...)
 }
 
-// search is one call of Search.
+// search is the state of one call of Search.
 type search struct {
 	filter   Filter
 	limit    int
 	matcher  textMatcher
-	redactor Redactor      // nil = no message has redacted values
-	cursors  []*laneCursor // cursors of the epoch that is searched now
-	// submission is the position of the one message that can match, if the filter names a submission.
+	redactor Redactor      // nil = no values are redacted
+	cursors  []*laneCursor // one for each lane of the epoch that is being searched
+	// If the filter has both a key and an idempotency key, submission is the id of the only message that can match, or
+	// zero if there is no such message. With any other filter, submission is zero and is not used.
 	submission weir.ID
 	result     SearchResult
 
-	mu        sync.Mutex // guards totalCost and result.BodiesSkipped while the cursors read
+	mu        sync.Mutex // guards totalCost and result.BodiesSkipped while cursors read concurrently
 	totalCost cost
-	firstCost cost // totalCost after the first chunk of each lane was read, in the first epoch
+	firstCost cost // totalCost after the first chunk of each lane in the first epoch that this call searches
 }
 
-// cost counts the queries to storage, and the rows that they returned.
+// cost is a number of queries to storage, and the number of rows that the queries returned.
 type cost struct{ queries, rows int }
 
 func (s *search) addCost(c cost) {
@@ -131,23 +131,22 @@ func (s *search) addCost(c cost) {
 	s.totalCost.rows += c.rows
 }
 
-// countSkippedBody counts a message whose body was not searched.
 func (s *search) countSkippedBody() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.result.BodiesSkipped++
 }
 
-// isOverBudget reports whether this call of Search may read no further chunk.
+// isOverBudget reports whether this call of Search must not read further chunks.
 func (s *search) isOverBudget() bool {
 	full := slices.ContainsFunc(s.cursors, func(src *laneCursor) bool { return src.shareUsed && len(src.matches) == 0 })
 	return full || s.totalCost.queries-s.firstCost.queries >= maxSearchQueries ||
 		s.totalCost.rows-s.firstCost.rows >= maxSearchRows
 }
 
-// searchEpoch searches one epoch, and reports whether further messages of the epoch may match. The argument "before"
-// has one sequence number for each lane: the search continues below it. If "before" is nil, the search starts with the
-// newest messages.
+// searchEpoch searches one epoch, and reports whether further messages of the epoch can match. The parameter "before"
+// has a sequence number for each searched lane: the search of the lane begins below this number. If "before" is nil,
+// the search begins with the newest messages.
 func (s *search) searchEpoch(ctx context.Context, store *lane.Store, earlier bool, before []int64) (more bool,
 	err error) {
 	if err := s.openCursors(ctx, store, earlier, before); err != nil {
@@ -167,7 +166,7 @@ func (s *search) searchEpoch(ctx context.Context, store *lane.Store, earlier boo
 	}
 }
 
-// openCursors opens a cursor for each lane of an epoch that can have matching messages.
+// openCursors opens a cursor for each lane that can have matching messages.
 func (s *search) openCursors(ctx context.Context, store *lane.Store, earlier bool, before []int64) error {
 	lanes := s.filter.matchingLanes(epochs.Epoch{Number: store.Epoch, Lanes: store.Lanes})
 	if len(before) > 0 && len(before) != len(lanes) {
@@ -187,8 +186,9 @@ func (s *search) openCursors(ctx context.Context, store *lane.Store, earlier boo
 	})
 }
 
-// firstChunk returns the number of sequence numbers in the first chunk of each lane's log. Without a filter each
-// message matches, so all lanes together read about twice the messages of the page. With a filter they read more.
+// firstChunk returns the number of sequence numbers in the first chunk of each lane. Without a filter, each message
+// matches, so all lanes together read about 2*limit messages. With a filter, the lanes read more, because some messages
+// do not match.
 func (s *search) firstChunk(lanes int) int64 {
 	if s.filter == (Filter{}) {
 		return int64(2*s.limit/lanes + 16)
@@ -196,7 +196,7 @@ func (s *search) firstChunk(lanes int) int64 {
 	return int64(max(1000/lanes, 64))
 }
 
-// position returns the position at which the next page continues.
+// position returns the position at which the next page begins.
 func (s *search) position(epoch int) searchPosition {
 	p := searchPosition{epoch: epoch}
 	for _, src := range s.cursors {
@@ -205,7 +205,8 @@ func (s *search) position(epoch int) searchPosition {
 	return p
 }
 
-// refillCursors reads the next chunk of some lanes: those that have no match left, but may have further matches.
+// refillCursors reads the next chunk of each lane whose matches are all in the result. It skips lanes that are read to
+// their end, and lanes that have used their share of the bytes for bodies.
 func (s *search) refillCursors(ctx context.Context) error {
 	var empty []*laneCursor
 	for _, src := range s.cursors {
@@ -216,9 +217,9 @@ func (s *search) refillCursors(ctx context.Context) error {
 	return lane.ForEach(len(empty), func(i int) error { return empty[i].readMore(ctx) })
 }
 
-// mergeNewest moves the newest matches of all lanes into the result. It stops at a lane that has no match left and is
-// not done, because the next message of that lane may be newer. It reports whether the epoch is at its end, or the
-// result has limit messages.
+// mergeNewest moves the newest matches of all lanes into the result. It stops and returns false if another chunk of a
+// lane must be read before the next match can be chosen. It returns true if the result has limit messages, or if all
+// lanes are read to their end.
 func (s *search) mergeNewest() (done bool) {
 	for len(s.result.Messages) < s.limit {
 		var newest *laneCursor
@@ -226,7 +227,7 @@ func (s *search) mergeNewest() (done bool) {
 			switch {
 			case len(src.matches) == 0 && src.isDone():
 			case len(src.matches) == 0:
-				return false // the lane's next message may be newer
+				return false // the lane's next match can be newer than the other lanes' matches
 			case newest == nil || src.matches[0].Message.AcceptedAt.After(newest.matches[0].Message.AcceptedAt):
 				newest = src
 			}

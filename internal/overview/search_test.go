@@ -16,7 +16,7 @@ import (
 	"weir/internal/weir"
 )
 
-// searchAll reads all pages of a search, and checks each page.
+// searchAll reads all pages of a search, and checks the size and the token of each page.
 func (w *world) searchAll(f overview.Filter, limit int) []weir.Status {
 	w.t.Helper()
 	var all []weir.Status
@@ -40,7 +40,7 @@ func (w *world) searchAll(f overview.Filter, limit int) []weir.Status {
 	}
 }
 
-// readAll reads all messages one by one.
+// readAll reads each message by its id, so that tests can compare Search with another way of reading.
 func (w *world) readAll() []weir.Status {
 	w.t.Helper()
 	var all []weir.Status
@@ -62,8 +62,8 @@ func (w *world) readAll() []weir.Status {
 	return all
 }
 
-// checkFound compares the found messages with the wanted messages: the messages in "all" for which "want" returns true.
-// Each wanted message must be found once, with its state, the newest first.
+// checkFound checks the found messages. Each message in "all" for which "want" returns true must be found once, with
+// its state. The newest message must be first.
 func (w *world) checkFound(what string, found []weir.Status, want func(weir.Status) bool, all []weir.Status) {
 	w.t.Helper()
 	missing := map[weir.ID]weir.Status{}
@@ -101,13 +101,13 @@ func (w *world) checkFound(what string, found []weir.Status, want func(weir.Stat
 	}
 }
 
-// oddKeys are keys that a search could handle wrongly: empty, very long, like a row key, or with characters that need
-// escapes.
+// oddKeys are keys that a search could handle wrongly: an empty key, a very long key, keys that contain parts of row
+// keys, and keys with characters that must be escaped.
 var oddKeys = []string{"", "a", "a_b", "~", "r_", "ok/%2F?&=#", "'; drop", "ключ", "late/ \u202eabc", "bad/<img src=x>",
 	strings.Repeat("k", 1000), "late/_x_", "bad/\"quoted\""}
 
-// appendAllKinds appends messages of various keys, and drains the lanes when it has appended two thirds of them. The
-// messages reach all stages except discarded.
+// appendAllKinds appends n messages with various keys, and drains the lanes after two thirds of the messages. At the
+// end, the messages have all stages except discarded.
 func (w *world) appendAllKinds(n int, dice *rand.Rand) {
 	w.t.Helper()
 	var scheduled []weir.ID
@@ -205,7 +205,6 @@ func TestSearch_FindsEachMatch(t *testing.T) {
 	}
 }
 
-// countRequests returns the number of requests that f makes to the table.
 func (w *world) countRequests(f func()) int {
 	faults, n := storagetest.NewFaults(), 0
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -368,7 +367,7 @@ func TestSearch_Bodies(t *testing.T) {
 		}
 		w.appendMessage("blob", withBody("<a>needle"+noise(200<<10)+"</a>"))
 		want := map[string]bool{}
-		for i := range 40 { // the 40 bodies have more bytes than one call reads
+		for i := range 40 { // more bytes than one call of Search reads
 			key := fmt.Sprint("large/", i)
 			text := "<a>" + strings.Repeat("hay ", 128<<10) + "</a>"
 			if i%10 == 0 {

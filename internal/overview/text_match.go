@@ -10,12 +10,12 @@ import (
 	"weir/internal/lane"
 )
 
-// textMatcher finds a text, ignoring case.
 type textMatcher struct{ lower string }
 
 func newTextMatcher(text string) textMatcher { return textMatcher{strings.ToLower(text)} }
 
-// matchesRow reports whether the key, version, contract, last error, id or a shown value of a message has the text.
+// matchesRow reports whether a message contains the text in its key, version, contract, last error, id, or one of the
+// values that lists show.
 func (n textMatcher) matchesRow(e *lane.Entry) bool {
 	m, st := &e.Message, e.Status()
 	public := m.Public()
@@ -32,12 +32,12 @@ func (n textMatcher) matchesRow(e *lane.Entry) bool {
 	return false
 }
 
-// matchesBody reports whether a body has the text literally. It does not resolve XML references such as &amp;.
+// matchesBody reports whether a body contains the text. XML references such as &amp; are not resolved.
 func (n textMatcher) matchesBody(body []byte) bool {
 	return strings.Contains(strings.ToLower(decodeBody(body)), n.lower)
 }
 
-// decodeBody returns a body as text. It recognizes UTF-16 with a byte order mark, and UTF-8. It reads any other body as
+// decodeBody returns a body as text. The body can be UTF-16 with a byte order mark, or UTF-8. Any other body is read as
 // ISO-8859-1, with one byte for each character.
 func decodeBody(body []byte) string {
 	switch {

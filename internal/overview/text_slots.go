@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// maxTextSearches limits the concurrent searches for a text, because each of them reads megabytes of bodies.
+	// maxTextSearches limits the concurrent searches for a text, because each search reads megabytes of bodies.
 	maxTextSearches = 2
-	// maxSlotWait is the time that a further search waits before it is refused. slotRetryAfter is the Retry-After of
-	// the refusal.
+	// If maxTextSearches searches are running, a further search waits for maxSlotWait and is then refused. The refusal
+	// has slotRetryAfter as its Retry-After.
 	maxSlotWait    = 3 * time.Second
 	slotRetryAfter = 5 * time.Second
 )
 
-// textSearchLimit allows maxTextSearches searches at a time. The zero value is ready.
+// textSearchLimit allows maxTextSearches searches at a time. The zero value is ready to use.
 type textSearchLimit struct {
 	once  sync.Once
 	slots *semaphore.Weighted
 }
 
-// acquireSlot waits for a slot. The caller must call done when its search has ended. The error is always Unavailable:
-// no slot became free in time, or ctx ended.
+// acquireSlot waits for a slot. The caller must call done after its search. If no slot becomes free within maxSlotWait,
+// or ctx ends, the error has the kind Unavailable.
 func (t *textSearchLimit) acquireSlot(ctx context.Context) (done func(), err error) {
 	t.once.Do(func() { t.slots = semaphore.NewWeighted(maxTextSearches) })
 	limited, cancel := context.WithTimeout(ctx, maxSlotWait)

@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// slowTable delays each page, and records the largest number of bytes of stored bodies in one page.
+// slowTable delays each page, and records the largest number of bytes of bodies in a page.
 type slowTable struct {
 	storage.Table
 	takes time.Duration // delay of each page
@@ -37,8 +37,8 @@ func (s *slowTable) Range(ctx context.Context, q storage.Query) (storage.Page, e
 	return page, err
 }
 
-// Only two searches for a text run at a time, because each reads megabytes of bodies. A further search is refused if
-// none of the two has ended after 3 s.
+// While two searches for a text are running, a third search waits. If neither of the two ends within 3 s, the third
+// search is refused.
 func TestSearch_TwoTextsAtATime(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.appendMessage("a", withBody("<a>needle</a>"))
@@ -76,7 +76,7 @@ func TestSearch_TwoTextsAtATime(t *testing.T) {
 	})
 }
 
-// A search reads bodies in batches of at most two megabytes.
+// A search may have at most 2 MiB of bodies in memory at a time, so it reads the bodies in batches.
 func TestSearch_ReadsBodiesInBatches(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for range 200 {

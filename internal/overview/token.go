@@ -10,19 +10,20 @@ import (
 	"weir/internal/weir"
 )
 
-// searchPosition is the position at which a search or a list continues.
+// searchPosition is the position at which the next page of Search or Scheduled begins. A token contains it.
 type searchPosition struct {
 	epoch int
-	// before has, for each searched lane of the epoch, the sequence number below which Search continues; empty = Search
-	// continues with the newest messages of the epoch. In a token of Scheduled it has the due time in microseconds, the
-	// lane and the sequence number of the last message.
+	// The meaning of this field depends on the token. In a token of Search, it has one sequence number for each
+	// searched lane of the epoch: the next page has only messages with lower numbers. If the field is empty, the next
+	// page begins with the newest messages of the epoch. In a token of Scheduled, the field has three numbers of the
+	// last message: the due time in microseconds, the lane and the sequence number.
 	before []int64
 }
 
-// A token begins with a hash of checksumSize bytes. The hash makes the token valid for its filter only.
+// checksumSize is the number of bytes of the hash at the beginning of a token.
 const checksumSize = 8
 
-// encodeToken returns the position as a token for pages with the same filter.
+// encodeToken returns the position as a token. The token is valid only together with the same filter.
 func (p searchPosition) encodeToken(filter any) string {
 	b := binary.AppendUvarint(nil, uint64(p.epoch))
 	for _, n := range p.before {
@@ -31,17 +32,18 @@ func (p searchPosition) encodeToken(filter any) string {
 	return base64.RawURLEncoding.EncodeToString(append(hashFilter(filter, b), b...))
 }
 
-// hashFilter returns one hash of two things: a filter, and the content of a token.
+// hashFilter returns a hash of a filter and a token's content together, so that a token is valid only for its filter.
 func hashFilter(f any, payload []byte) []byte {
 	filter, err := json.Marshal(f)
 	if err != nil {
-		panic(err) // a defect of Weir: a struct of texts, numbers and times can always be encoded
+		panic(err) // a defect of Weir: texts, numbers and times can always be encoded
 	}
 	sum := sha256.Sum256(slices.Concat(filter, []byte{0}, payload))
 	return sum[:checksumSize]
 }
 
-// parseToken parses a token. It returns an error if the token was changed, or made for another filter.
+// parseToken returns the position in a token. It returns an error if the token was changed, or belongs to another
+// filter.
 func parseToken(filter any, token string) (searchPosition, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(b) < checksumSize || !slices.Equal(b[:checksumSize], hashFilter(filter, b[checksumSize:])) {

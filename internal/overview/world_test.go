@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { azurite.Main(m) }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// world is a storage account with lanes. Tests fill it with an appender and with the drainer.
+// world is a storage account with lanes, an appender for messages, and the Overview under test.
 type world struct {
 	t       testing.TB
 	account *memory.Account
@@ -34,10 +34,10 @@ type world struct {
 	rates   rates
 }
 
-// rates has the rate for each number of minutes. The constant "pace" is the map's key for the pace.
+// rates maps a number of minutes to the mean rate over these minutes, in messages per minute. The key 0, which is the
+// constant named pace, has the value that Pace returns.
 type rates map[int]float64
 
-// pace is a key of rates. No rate has 0 minutes.
 const pace = 0
 
 func (r rates) Rate(_ context.Context, _, minutes int) (float64, bool) {
@@ -89,12 +89,11 @@ func withBody(text string) func(*weir.Message) {
 	return func(m *weir.Message) { m.Body = []byte(text) }
 }
 
-// withDelay returns a change that sets the message's due time to a span from now.
 func withDelay(in time.Duration) func(*weir.Message) {
 	return func(m *weir.Message) { m.DueAt = time.Now().Add(in).UTC() }
 }
 
-// byKey is a CMS whose answer depends on the beginning of the key. It takes messages of other keys.
+// byKey is a CMS that answers with an error if the key begins with bad, away or late. It accepts all other messages.
 type byKey struct{}
 
 func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
@@ -117,7 +116,8 @@ func (w *world) drainFor(span time.Duration) {
 	w.drainWhile(func() { time.Sleep(span) })
 }
 
-// drainUntilPassed delivers messages until the cursors have passed n messages, and then closes the drainer.
+// drainUntilPassed delivers messages until the cursors of all lanes have passed n messages in total. Then it closes the
+// drainer.
 func (w *world) drainUntilPassed(n int64) {
 	w.t.Helper()
 	w.drainWhile(func() {
@@ -155,8 +155,8 @@ func (w *world) drainWhile(f func()) {
 	}
 }
 
-// insertRows writes n rows of the log or of a list of lane 0, from sequence number 1 on, and sets the head's next
-// sequence number to the number after them.
+// insertRows writes n rows to lane 0, with the sequence numbers 1 to n. The key of each row begins with the prefix. The
+// head's next sequence number becomes n+1.
 func (w *world) insertRows(prefix string, n int, values map[string]any) {
 	w.t.Helper()
 	transact := func(ops []storage.Op) {

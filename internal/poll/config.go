@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Config configures a period.
+// Config configures the periods of a process; see the package documentation.
 type Config struct {
-	Period    time.Duration // time from one start to the next
+	Period    time.Duration // time from the start of one process to the start of the next process
 	Idle      time.Duration // time between two reads of the lanes
-	Estimate  time.Duration // average time of an attempt, used until an attempt is measured
-	Tolerance float64       // number of average attempts whose time is reserved before the end
+	Estimate  time.Duration // assumed average time of an attempt, until the first attempt is measured
+	Tolerance float64       // reserve at the end of the period, as a multiple of the average time of an attempt
 	Timeout   time.Duration // timeout of an attempt
 }
 
-// Check returns every problem that a single value has by itself. It does not check Timeout, which is the setting
-// delivery.timeout.
+// Check returns an error that names each value outside of its range. It does not check Timeout, which is the value of
+// the setting delivery.timeout: the code that reads the settings checks Timeout.
 func (c Config) Check() error {
 	var problems []error
 	must := func(ok bool, format string, args ...any) {
@@ -31,7 +31,7 @@ func (c Config) Check() error {
 	return errors.Join(problems...)
 }
 
-// Fits returns an error if a period is too short for any attempt.
+// Fits returns an error if the period is so short that no attempt could begin.
 func (c Config) Fits() error {
 	switch {
 	case c.Timeout >= c.Period:
@@ -44,15 +44,14 @@ func (c Config) Fits() error {
 	return nil
 }
 
-// reservedAverages returns Tolerance times the average time of an attempt.
 func (c Config) reservedAverages(average time.Duration) time.Duration {
 	return time.Duration(float64(average) * c.Tolerance)
 }
 
-// reservedTime returns the time before the period's end in which no attempt begins.
+// reservedTime returns the length of the reserve at the end of a period. No attempt begins in the reserve.
 func (c Config) reservedTime(average time.Duration) time.Duration {
 	return max(c.reservedAverages(average), c.Timeout)
 }
 
-// NotAfter returns the last time at which an attempt may begin in a period.
+// NotAfter returns the latest time at which an attempt can begin in the period that begins at start.
 func (c Config) NotAfter(start time.Time) time.Time { return start.Add(c.Period - c.Timeout) }

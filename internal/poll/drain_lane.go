@@ -13,16 +13,17 @@ import (
 )
 
 const (
-	// DrainLane gives up after maxStorageFailures consecutive failures of storage.
+	// maxStorageFailures is the number of consecutive failed drains after which DrainLane gives up.
 	maxStorageFailures = 3
-	// maxShortWait bounds the sum of the short waits. In a short wait, due messages cannot be sent for a short time,
-	// for example until the settle time is over.
+	// maxShortWait limits how long DrainLane waits. Sometimes due messages cannot be sent yet, for example because the
+	// settle time has not passed. Then DrainLane waits, but only if the wait ends within maxShortWait after the start
+	// of DrainLane.
 	maxShortWait = 90 * time.Second
-	// minRecheck is the shortest wait before the lane is drained again.
+	// minRecheck is the shortest wait before DrainLane drains the lane again.
 	minRecheck = 100 * time.Millisecond
 )
 
-// Joiner drains a lane and returns its state afterwards.
+// Joiner drains a lane, and returns the result.
 type Joiner interface {
 	Join(ctx context.Context, lane int) drain.Report
 }
@@ -31,15 +32,15 @@ type Joiner interface {
 type DrainResult struct {
 	Lane    int
 	Report  drain.Report
-	Done    lane.Counts // messages that any process made final while DrainLane ran
+	Done    lane.Counts // messages that became final during DrainLane, by any process
 	Waiting int64       // messages that are not final
-	Due     bool        // there is work for a holder now: a message could be sent, or a request is open
+	Due     bool        // a holder has work now: a message is due, or a request is open; ignores pauses
 	Err     error       // error of storage; nil = none
 }
 
-// DrainLane drains a lane until the lane is empty, or until all its messages have to wait: for a later time,
-// for an unavailable CMS, or for another process that holds the lane. It also returns if storage fails, or if ctx
-// ends.
+// DrainLane drains a lane until the lane is empty, or no message can be sent now. The messages can be due later, the
+// lane can be paused, the CMS can be unavailable, or another process can hold the lane. DrainLane also returns if
+// storage fails or ctx ends.
 func DrainLane(ctx context.Context, log Reader, joiner Joiner, number int, now func() time.Time) DrainResult {
 	e := DrainResult{Lane: number}
 	before, err := log.ReadControl(ctx, number)
@@ -55,7 +56,7 @@ func DrainLane(ctx context.Context, log Reader, joiner Joiner, number int, now f
 			continue
 		}
 		failed = 0
-		// This read must succeed even after ctx has ended, so that the result has the counts.
+		// This read must succeed even if ctx has ended, because the result needs the counts.
 		after, err := log.ReadControl(context.WithoutCancel(ctx), number)
 		if e.Err = err; err != nil {
 			return e
@@ -78,18 +79,18 @@ func (e *DrainResult) recordCounts(before, after lane.Control, now time.Time) {
 	e.Waiting, e.Due = after.WaitingCount(), after.HasWork(now)
 }
 
-// isBlockedBriefly reports whether due messages cannot be sent now, but may be sent before the time "limit".
+// isBlockedBriefly reports whether due messages cannot be sent now, but probably can before the time "limit".
 func (e *DrainResult) isBlockedBriefly(limit time.Time) bool {
 	return e.Report.State == drain.Waiting && e.Due && !e.Report.Paused && e.Report.Until.Before(limit)
 }
 
-// HasWorkLeft reports whether work is left that could have been done, or storage failed. It ignores messages that
-// arrived after the lane was empty.
+// HasWorkLeft reports whether DrainLane ended too early: storage failed, this process was interrupted, or another
+// process holds the lane, which has work now. Messages that arrived after the lane was empty do not count.
 func (e *DrainResult) HasWorkLeft() bool {
 	return e.Err != nil || e.Report.State == drain.Working || (e.Due && e.Report.State == drain.Busy)
 }
 
-// String returns one line for a person.
+// String returns the result as one line for a person.
 func (e *DrainResult) String() string {
 	if e.Err != nil {
 		return fmt.Sprintf("lane %d: storage cannot be reached: %v", e.Lane, e.Err)
@@ -107,20 +108,20 @@ func (e *DrainResult) String() string {
 	return fmt.Sprintf("lane %d: %s", e.Lane, strings.Join(parts, ", "))
 }
 
-// State is the state in which a lane was left.
+// State is the state in which DrainLane left a lane.
 type State string
 
 // The states in which DrainLane can leave a lane.
 const (
 	Failed      State = "failed"      // storage failed
-	Held        State = "held"        // another process holds the lane, and a message could be sent
-	Paused      State = "paused"      // an operator or the calendar paused it, or the CMS is unavailable
-	Waiting     State = "waiting"     // all messages are due later
+	Held        State = "held"        // another process holds the lane, which has work now
+	Paused      State = "paused"      // paused by an operator (lane or keys), a closed calendar or an unavailable CMS
+	Waiting     State = "waiting"     // the next message can be sent later
 	Interrupted State = "interrupted" // the process got a signal to end
-	Clear       State = "empty"       // empty, except for messages that arrived afterwards
+	Clear       State = "empty"       // no work was left; messages can have arrived afterwards
 )
 
-// State returns the state in which the lane was left.
+// State returns the state in which DrainLane left the lane.
 func (e *DrainResult) State() State {
 	switch {
 	case e.Err != nil:
@@ -158,7 +159,8 @@ func (e *DrainResult) describeState() string {
 	return "empty"
 }
 
-// Until returns the end of the wait; zero if the wait has no end, or the lane does not wait.
+// Until returns the end of the wait in the states Paused and Waiting. It returns zero in other states, and if the wait
+// has no end.
 func (e *DrainResult) Until() time.Time {
 	if s := e.State(); (s != Paused && s != Waiting) || isEndless(e.Report.Until) {
 		return time.Time{}
@@ -166,7 +168,6 @@ func (e *DrainResult) Until() time.Time {
 	return e.Report.Until.UTC()
 }
 
-// describeUntil describes the end of a pause.
 func describeUntil(until time.Time) string {
 	if isEndless(until) {
 		return "until it is resumed"
@@ -174,5 +175,6 @@ func describeUntil(until time.Time) string {
 	return "until " + until.UTC().Format(time.RFC3339)
 }
 
-// isEndless reports whether a wait has no end.
+// isEndless reports whether a wait has no end. A drain wakes up a little before a due time (lane.DueLead), so an
+// endless wait can end a little before weir.Forever.
 func isEndless(until time.Time) bool { return !until.Before(weir.Forever.Add(-time.Hour)) }

@@ -13,8 +13,8 @@ import (
 	"weir/internal/weir"
 )
 
-// joins is a Joiner and a Reader. Each call of Join goes on to the next step, as long as there is one. The first step
-// has only the control rows from before the first call.
+// joins is a Joiner and a Reader. Each call of Join moves to the next step, or stays at the last one. The first step
+// has no report: it has the control rows that ReadControl returns before the first call of Join.
 type joins struct {
 	steps []joined
 	n     int
@@ -33,8 +33,8 @@ func (j *joins) ReadControl(context.Context, int) (lane.Control, error) {
 	return j.steps[j.n].control, nil
 }
 
-// newControl returns the control rows of a lane with three messages. The parameter "delivered" says how many of them
-// are delivered; these are the first ones.
+// newControl returns the control rows of a lane with three messages. The first messages are delivered; the argument
+// "delivered" is their number.
 func newControl(delivered int64) lane.Control {
 	return lane.Control{Head: lane.Head{Next: 4},
 		Tail: lane.Tail{Cursor: delivered + 1, Counts: lane.Counts{Delivered: delivered}}}
@@ -42,7 +42,7 @@ func newControl(delivered int64) lane.Control {
 
 func TestDrainLane(t *testing.T) {
 	t.Parallel()
-	soon := time.Date(2000, 1, 1, 0, 0, 5, 0, time.UTC) // virtual time begins 5 s before
+	soon := time.Date(2000, 1, 1, 0, 0, 5, 0, time.UTC) // virtual time begins at 2000-01-01T00:00:00Z
 	due := newControl(3)
 	due.Head.Next, due.Tail.Cursor, due.Tail.NextDueAt = 5, 5, soon
 	for name, c := range map[string]struct {

@@ -17,32 +17,32 @@ type Sender interface {
 type Meter struct {
 	sender         Sender
 	now            func() time.Time
-	averageChanged chan struct{} // buffer of one; receives after each attempt
+	averageChanged chan struct{} // receives a value after each attempt; buffer of one
 
 	mu        sync.Mutex
 	counts    Counts
 	answered  int           // number of attempts in the average
-	total     time.Duration // time of the attempts in the average
+	total     time.Duration // total time of the attempts in the average
 	inFlight  int           // attempts in flight
-	busySince time.Time     // time at which inFlight rose from 0
-	busyTotal time.Duration // time with attempts in flight, until inFlight was 0 for the last time
+	busySince time.Time     // time at which inFlight last rose from 0
+	busyTotal time.Duration // time with attempts in flight, up to the last time that inFlight fell to 0
 }
 
-// Counts has the number of attempts for each outcome; Cut has the attempts that Weir cut off.
+// Counts has the number of attempts for each outcome. Cut counts the attempts that Weir cut off.
 type Counts struct {
 	Delivered, Rejected, Retried, Unavailable, Cut int
 }
 
-// NewMeter returns a Meter in front of a Sender.
+// NewMeter returns a Meter that passes attempts to sender.
 func NewMeter(sender Sender, now func() time.Time) *Meter {
 	return &Meter{sender: sender, now: now, averageChanged: make(chan struct{}, 1)}
 }
 
-// Send makes one attempt.
+// Send passes an attempt to the Sender, and measures it.
 func (m *Meter) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	m.beginAttempt()
 	var r weir.Result
-	defer func() { m.endAttempt(r) }() // deferred, so that it also runs after a panic, which the drain handles
+	defer func() { m.endAttempt(r) }() // deferred, because a Sender can panic, and the drain recovers from the panic
 	r = m.sender.Send(ctx, d)
 	return r
 }
@@ -68,7 +68,7 @@ func (m *Meter) endAttempt(r weir.Result) {
 	}
 }
 
-// countResult counts a result. The average leaves out attempts that were unavailable or cut off.
+// countResult counts a result. Attempts with the outcome unavailable or none do not count for the average.
 func (m *Meter) countResult(r weir.Result) {
 	switch r.Outcome {
 	case weir.OutcomeDelivered:
@@ -88,7 +88,8 @@ func (m *Meter) countResult(r weir.Result) {
 	m.total += r.Duration
 }
 
-// Average returns the mean time of the attempts, and false if the mean has no attempt yet.
+// Average returns the mean time of the attempts with the outcome delivered, rejected or retry. It returns false before
+// the first such attempt.
 func (m *Meter) Average() (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,14 +99,14 @@ func (m *Meter) Average() (time.Duration, bool) {
 	return m.total / time.Duration(m.answered), true
 }
 
-// Counts returns the attempts so far.
+// Counts returns the numbers of the attempts so far.
 func (m *Meter) Counts() Counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.counts
 }
 
-// Busy returns the time in which at least one attempt was in flight.
+// Busy returns the total time with at least one attempt in flight.
 func (m *Meter) Busy() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

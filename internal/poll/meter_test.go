@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// script returns one result after the other, each after its Duration.
+// script is a Sender that returns its results one after the other. Each attempt takes the Duration of its result.
 type script struct {
 	mu      sync.Mutex
 	results []weir.Result

@@ -17,7 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// world is a storage account, a CMS with a delay, and an appender in a process that drains nothing.
+// world is a storage account, a slow CMS, and an appender in a process that drains no lane.
 type world struct {
 	t       *testing.T
 	account *memory.Account
@@ -26,7 +26,7 @@ type world struct {
 	takes   time.Duration // time that the CMS takes for an attempt
 
 	mu       sync.Mutex
-	accepted map[string]time.Time   // time from which an attempt may begin, by message
+	accepted map[string]time.Time   // time from which an attempt is allowed to begin, by message
 	begun    map[string][]time.Time // times at which attempts began, by message
 	flying   map[int]int            // number of attempts in flight, by lane
 	overlaps int
@@ -58,13 +58,13 @@ func (w *world) Send(ctx context.Context, d weir.Delivery) weir.Result {
 // EnqueueNow does nothing, because there are no triggers.
 func (w *world) EnqueueNow(context.Context, int) error { return nil }
 
-// Sweep does nothing, because these tests do not need the work of the handler's sweep.
+// Sweep does nothing, because the tests need no sweep.
 func (w *world) Sweep(context.Context) error { return nil }
 
 func (w *world) acceptNow(n int) { w.putDue(n, time.Time{}) }
 
-// putDue appends a message. If the due time is later than now, putDue records the due time as the time of
-// acceptance, because the lateness of an attempt is measured from the due time.
+// putDue appends a message, and records when its attempt is allowed to begin: now, or at the due time if the due time
+// is in the future.
 func (w *world) putDue(n int, due time.Time) {
 	m := weir.Message{Contract: "article", Key: fmt.Sprintf("/p/%d", n%17), ContentType: "application/xml",
 		Body: []byte("<a/>"), DueAt: due}
@@ -93,7 +93,7 @@ func (w *world) newDrainer(sender drain.Sender, notAfter time.Time) *drain.Drain
 var tenSeconds = poll.Config{Period: 10 * time.Second, Idle: 2 * time.Second, Estimate: 100 * time.Millisecond,
 	Tolerance: 5, Timeout: time.Second}
 
-// runOnce runs a process that a scheduler starts now. The process has no state of earlier processes.
+// runOnce runs a process whose period begins now. The process has no state of earlier processes.
 func (w *world) runOnce(ctx context.Context, cfg poll.Config) (poll.Summary, error) {
 	meter, start := poll.NewMeter(w, time.Now), time.Now()
 	run := &poll.Run{Config: cfg, Start: start, Lanes: w.store.Lanes, Log: w.store,
@@ -102,8 +102,8 @@ func (w *world) runOnce(ctx context.Context, cfg poll.Config) (poll.Summary, err
 	return run.Do(ctx)
 }
 
-// measureLateness returns the longest wait of a message for its first attempt. It also returns the number of
-// messages that had no attempt or several. It reports an error for an attempt that began too early.
+// measureLateness returns the longest wait of a message for its first attempt, and the number of messages that did not
+// have exactly one attempt. It reports an error for an attempt that began too early.
 func (w *world) measureLateness() (longest time.Duration, notOnce int) {
 	for id, at := range w.accepted {
 		begun := w.begun[id]
@@ -168,8 +168,7 @@ func TestPeriods_DeliverEachMessageWithinIdleAndASecond(t *testing.T) {
 	}
 }
 
-// checkNoneLate checks each attempt: the attempt must begin early enough that its timeout is over before its period
-// ends.
+// checkNoneLate checks that each attempt began so early that its timeout ended within the period.
 func (w *world) checkNoneLate(starts []time.Time, cfg poll.Config) {
 	for id, begun := range w.begun {
 		for _, at := range begun {
@@ -224,8 +223,8 @@ func TestPeriods_SeveralDeliverABacklog(t *testing.T) {
 	}
 }
 
-// Each process of the scheduler overlaps with the next process for half of its period. A further instance works
-// all the time.
+// A process starts every 5 s with a period of 10 s, so two processes overlap. A Functions host works at the same time,
+// too.
 func TestPeriods_OverlappingAndBesideAHost(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {

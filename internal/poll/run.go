@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// sweepInterval is the time between two sweeps in a long period. It is the interval of a host's timer.
+	// sweepInterval is the time between two sweeps. The timer of a Functions host has the same interval.
 	sweepInterval = time.Minute
-	// maxParallelReads bounds the lanes that are read at the same time.
+	// maxParallelReads bounds the number of lanes that are read at the same time.
 	maxParallelReads = 8
-	// closeReserve is the time for the last commits and the releases of leases, after the timeout of an attempt
-	// in flight.
+	// closeReserve is the time for the last commits and for giving up the leases. Closing can take an attempt's timeout
+	// and then closeReserve.
 	closeReserve = 4 * time.Second
-	// interruptTimeout bounds the time of closing after a signal to end.
+	// interruptTimeout bounds the time for closing after a signal to end.
 	interruptTimeout = 8 * time.Second
 )
 
@@ -30,34 +30,34 @@ type Reader interface {
 	ReadControl(ctx context.Context, lane int) (lane.Control, error)
 }
 
-// Drainer drains lanes. Report returns the result of the last look at a lane. It returns the zero value if the
-// lane is being looked at or drained, or was not looked at yet.
+// Drainer drains lanes. Report returns the result of the last look at a lane, including the drain that followed the
+// look. Report returns the zero value before the first look has ended, and while a look or a drain is under way.
 type Drainer interface {
 	Wake(lane int)
 	Report(lane int) drain.Report
 	Close(ctx context.Context) error
 }
 
-// Sweeper does the work of the host's timer.
+// Sweeper does the work that a timer of the Functions host triggers each minute.
 type Sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
-// Run is the work of one period. All fields are required.
+// Run is the work of one process. A scheduler starts a process once per period. All fields are required.
 type Run struct {
 	Config
 	Start   time.Time // beginning of the period
 	Lanes   int
 	Log     Reader
-	Drainer Drainer // it has Meter as its Sender, and Config.NotAfter(Start) as its NotAfter
+	Drainer Drainer // has Meter as its Sender, and Config.NotAfter(Start) as its NotAfter
 	Sweeper Sweeper
 	Meter   *Meter
 	Now     func() time.Time
 	Logger  *slog.Logger
 }
 
-// Do works until just before the period's end, or until ctx ends. Then it closes the Drainer. The error has the
-// failures that still exist at the end. The summary is valid even with an error.
+// Do works until shortly before the end of the period, or until ctx ends. Then it closes the Drainer. The error joins
+// the failures that lasted until the end. The summary is valid even with an error.
 func (r *Run) Do(ctx context.Context) (Summary, error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
@@ -70,7 +70,7 @@ func (r *Run) Do(ctx context.Context) (Summary, error) {
 	return r.newSummary(runs), errors.Join(lookErr, <-swept, lanesErr, closeErr)
 }
 
-// stopAt returns the time at which the work ends, derived from the current average.
+// stopAt returns the time at which the work must stop. The time depends on the average of the attempts so far.
 func (r *Run) stopAt() time.Time {
 	average, known := r.Meter.Average()
 	if !known {
@@ -79,11 +79,11 @@ func (r *Run) stopAt() time.Time {
 	return r.Start.Add(r.Period - r.reservedTime(average))
 }
 
-// errTooLate is the error of a period that ended before the lanes were read once.
+// errTooLate is returned if the period's work ends before the lanes were read once.
 var errTooLate = errors.New("the period was over before the lanes could be read")
 
-// wakeLoop reads the lanes at intervals of Config.Idle until the time of stopAt. It wakes the lanes with work. It
-// returns the number of reads of all lanes, and the error of the last one.
+// wakeLoop reads the lanes at intervals of Config.Idle, and wakes the lanes with work, until the time of stopAt. It
+// returns how often it read the lanes, and the error of the last read.
 func (r *Run) wakeLoop(ctx context.Context) (runs int, err error) {
 	err = errTooLate
 	for next := r.Now(); ctx.Err() == nil; {
@@ -100,14 +100,15 @@ func (r *Run) wakeLoop(ctx context.Context) (runs int, err error) {
 		}
 	}
 	if errors.Is(err, errTooLate) {
-		err = nil // ctx ended before the lanes were read
+		err = nil // ctx ended before the first read of the lanes; this is no error
 	}
 	return runs, err
 }
 
-// wakeLanesUntil calls wakeLanes with the time limit "stop". The argument "before" is the error of the previous call;
-// errTooLate = there was no previous call. If the limit ends the call, and there was a previous call, wakeLanesUntil
-// returns the previous error.
+// wakeLanesUntil calls wakeLanes, cuts it off at the time "stop", and returns the error of wakeLanes. The argument
+// "before" is the error of the previous call, or errTooLate in the first call. After a cut, the error of wakeLanes does
+// not show whether the lanes can be read. So wakeLanesUntil then returns "before". In the first call there is no
+// previous error, so wakeLanesUntil returns the error of wakeLanes even after a cut.
 func (r *Run) wakeLanesUntil(ctx context.Context, stop time.Time, before error) error {
 	limited, cancel := context.WithTimeout(ctx, stop.Sub(r.Now()))
 	defer cancel()
@@ -121,8 +122,8 @@ func (r *Run) wakeLanesUntil(ctx context.Context, stop time.Time, before error) 
 	return err
 }
 
-// wakeLanes wakes every lane that has work now, or will have work within this period. It reads all lanes, even
-// if one read fails.
+// wakeLanes wakes each lane that has work now, or will have work within this period. It reads all lanes even if a read
+// fails.
 func (r *Run) wakeLanes(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(maxParallelReads)
@@ -142,7 +143,8 @@ func (r *Run) wakeLanes(ctx context.Context) error {
 	return group.Wait()
 }
 
-// waitForChange waits until the time is over or the average may have changed.
+// waitForChange waits for the duration d. It returns earlier if an attempt ends, because the average can then be
+// different.
 func (r *Run) waitForChange(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -153,9 +155,8 @@ func (r *Run) waitForChange(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sweepLoop sweeps at once and then each minute until ctx ends. It returns the error of the last sweep. If the end of
-// ctx cut this sweep off, it returns the error of the previous sweep. It runs in parallel with wakeLoop, because
-// retention may take long.
+// sweepLoop sweeps at once and then each minute until ctx ends. It returns the error of the last sweep that ctx did not
+// cut off. It runs in parallel with wakeLoop, because a sweep can take long.
 func (r *Run) sweepLoop(ctx context.Context) error {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
@@ -163,7 +164,7 @@ func (r *Run) sweepLoop(ctx context.Context) error {
 	for {
 		err := r.Sweeper.Sweep(ctx)
 		if ctx.Err() != nil {
-			return failed // ctx ended the sweep; the next sweep does the rest
+			return failed // ctx cut this sweep off; the next process sweeps again
 		}
 		failed = nil
 		if err != nil {
@@ -178,8 +179,8 @@ func (r *Run) sweepLoop(ctx context.Context) error {
 	}
 }
 
-// laneErrors returns the errors that prevent lanes from being drained now. An unavailable CMS, or another holder, is
-// not an error.
+// laneErrors returns the errors that prevent the drain of a lane. It is no error if the CMS is unavailable, or if
+// another process holds the lane.
 func (r *Run) laneErrors() error {
 	var problems []error
 	for number := range r.Lanes {
@@ -190,8 +191,7 @@ func (r *Run) laneErrors() error {
 	return errors.Join(problems...)
 }
 
-// closeDrains ends all drains. An attempt in flight may take its whole timeout, except if the process got a
-// signal to end.
+// closeDrains ends all drains. It waits for the whole timeout of an attempt in flight, except after a signal to end.
 func (r *Run) closeDrains(ctx context.Context) error {
 	limit := r.Timeout + closeReserve
 	if ctx.Err() != nil {

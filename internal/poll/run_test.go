@@ -50,7 +50,7 @@ func TestConfig_Check(t *testing.T) {
 	}
 }
 
-// fake is the log, the drainer, the sweep and the CMS of one run.
+// fake is the Reader, the Drainer, the Sweeper and the CMS of one Run.
 type fake struct {
 	mu      sync.Mutex
 	started time.Time
@@ -59,10 +59,10 @@ type fake struct {
 	sweeps  int
 	sweep   error
 	report  drain.Report
-	looks   []time.Duration // times of the reads of control rows, after the time "started"
+	looks   []time.Duration // times of the reads of control rows, counted from started
 	wakes   int
-	closed  time.Duration // time of Close, after the time "started"
-	limit   time.Duration // time limit of the context of Close
+	closed  time.Duration // time of Close, counted from started
+	limit   time.Duration // time that the context of Close allowed
 	takes   time.Duration // time that one attempt takes
 }
 
@@ -91,8 +91,8 @@ func (f *fake) Send(context.Context, weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Duration: f.takes}
 }
 
-// newRun returns a run that begins now with a period of a minute. Until an attempt is measured, it reserves 2 s
-// × 5.
+// newRun returns a run whose period of one minute begins now. Until its first attempt is measured, the run reserves the
+// last 10 s of the period: Estimate × Tolerance.
 func (f *fake) newRun() *poll.Run {
 	f.started = time.Now()
 	return &poll.Run{

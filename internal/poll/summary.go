@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// Summary is the result of a period.
+// Summary describes the work of one process in one period. A scheduler starts such a process at the start of each
+// period.
 type Summary struct {
-	Runs     int           // number of reads of all lanes
+	Runs     int           // how often the process read all lanes
 	Messages int           // messages that this process delivered
-	Counts   Counts        // attempts of this process
-	Average  time.Duration // average time of an attempt; the estimate if Known is false
+	Counts   Counts        // attempts of this process, by outcome
+	Average  time.Duration // average time of an attempt; Config.Estimate if Known is false
 	Known    bool
 	Worked   time.Duration // time from the period's start to the end of the work
 	Idle     float64       // share of Worked without an attempt in flight, 0 to 1
@@ -28,7 +29,7 @@ func (r *Run) newSummary(runs int) Summary {
 	return s
 }
 
-// String returns the summary on one line for a person.
+// String returns the summary as one line for a person.
 func (s Summary) String() string {
 	average := s.Average.Round(100 * time.Microsecond).String()
 	if !s.Known {

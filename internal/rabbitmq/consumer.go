@@ -1,18 +1,18 @@
 // Package rabbitmq takes messages from queues of RabbitMQ into the lanes.
 //
-// Each delivery is validated and filed like a post, and acknowledged after its message is durable. Until then the
-// broker keeps the delivery. If this process ends or loses its connection, the broker delivers the message again. A
-// repeated delivery has the same message_id, which is the idempotency key, so filing finds the stored message. A
-// repeated delivery without message_id becomes a second message (see Config.RequiresMessageID).
+// Each delivery is validated and accepted like a post. The delivery is acknowledged only after its message is durable
+// in the log. If this process ends or loses its connection earlier, the broker repeats the delivery. A repeated
+// delivery has the same message_id, which is the idempotency key, so it does not become a second message. Without a
+// message_id it becomes a second message; see Config.RequiresMessageID.
 //
-// One consumer reads a queue at a time, over all processes (see Queue). It files the messages of one key one
-// after the other, in the order of the queue: it files the next message only after the previous one is durable.
-// Messages of different keys are filed at the same time, and share the lanes' transactions. While a delivery
-// cannot be filed, the later messages of its key wait. The delivery stays unacknowledged, and the broker allows only
-// Prefetch unacknowledged deliveries. So the broker stops delivering while storage is away.
+// Only one consumer reads a queue at a time, over all processes; see Queue.SingleActive. The consumer appends the
+// messages of one key one after the other, in the order of the queue. It appends messages of different keys
+// concurrently. While a message cannot be appended, the later messages of its key wait, and their deliveries stay
+// unacknowledged. The broker sends no more than Config.Prefetch unacknowledged deliveries, so it stops sending while
+// storage is unavailable.
 //
-// An invalid delivery goes to the dead-letter exchange with its problems. If the settings name no such exchange, it
-// is rejected.
+// An invalid delivery goes to the dead-letter exchange, together with its problems. If no exchange is configured, the
+// delivery is rejected.
 package rabbitmq
 
 import (
@@ -31,69 +31,69 @@ import (
 	"weir/internal/retry"
 )
 
-// Queue is a queue of RabbitMQ to consume. Weir does not declare it.
+// Queue is a queue of RabbitMQ to consume. The queue must exist: Weir does not declare it.
 type Queue struct {
 	Name     string
-	Contract string // the contract that its messages must match; "" = any contract
-	Upstream string // the upstream that sends its messages; "" = none
-	// SingleActive must be set for a queue with the argument x-single-active-consumer: the broker then chooses one of
-	// several consumers. Any other queue has one exclusive consumer. Other processes try again and again to consume the
-	// queue, until that consumer ends.
+	Contract string // the contract that the queue's messages must match; "" = any contract
+	Upstream string // the upstream that sends the queue's messages; "" = none
+	// SingleActive must be true if the queue has the argument x-single-active-consumer: then the broker chooses one of
+	// several consumers. For any other queue, the consumer is exclusive. Until that consumer ends, other processes try
+	// again and again to consume the queue.
 	SingleActive bool
 }
 
-// Observer has a method that is called for each invalid delivery, with the reason.
+// Observer gets a call of Refused for each refused delivery, with the reason.
 type Observer interface{ Refused(err error) }
 
-// Config configures a Consumer. All fields are needed, except TLS, DeadLetterExchange, and Contract and Upstream of a
-// Queue.
+// Config configures a Consumer. All fields are required, except TLS, DeadLetterExchange, RequiresMessageID,
+// Queue.Contract and Queue.Upstream.
 type Config struct {
 	URL                string      // amqp:// or amqps://, with user, password and virtual host
-	TLS                *tls.Config // nil = the system's authorities
+	TLS                *tls.Config // nil = the certificate authorities of the system
 	Name               string      // name of the connection, for the operators of the broker
 	Queues             []Queue
-	Prefetch           int    // largest number of unacknowledged deliveries of a queue in this process, 1 to 65535
+	Prefetch           int    // largest number of unacknowledged deliveries per queue in this process, 1 to 65535
 	DeadLetterExchange string // "" = invalid deliveries are rejected without requeue
-	RequiresMessageID  bool   // a delivery without message_id is invalid
+	RequiresMessageID  bool   // true = a delivery without message_id is invalid
 	Filer              *filing.Filer
-	Wake               func(lane int) // lets a process deliver the messages of a lane; it returns at once
+	Wake               func(lane int) // called with each lane that has a new message; must not block
 	Observer           Observer
 	Now                func() time.Time
 	Log                *slog.Logger
 }
 
-// Consumer consumes queues. Call Run once.
+// Consumer consumes queues. Call Run only one time.
 type Consumer struct{ cfg Config }
 
 // New returns a Consumer.
 func New(cfg Config) *Consumer { return &Consumer{cfg: cfg} }
 
 const (
-	// firstReconnect is the first pause before the next connection or consumer, and maxReconnect is the longest pause.
-	// After a connection or consumer has lasted for stableAfter, the pauses begin again with the first one. The pauses
-	// are short, because a process that waits for an exclusive queue learns only from a further try that the queue is
-	// free. The tries to publish a dead letter have the same pauses.
+	// firstReconnect is the first pause before a further try to connect or to consume a queue, and maxReconnect is the
+	// longest pause. After a connection or consumer has lasted for stableAfter, the next pause is firstReconnect again.
+	// The pauses are short, because a process that waits for an exclusive queue must try again to learn that the queue
+	// is free. Tries to publish a dead letter have the same pauses.
 	firstReconnect = 250 * time.Millisecond
 	maxReconnect   = 5 * time.Second
 	stableAfter    = time.Minute
 
 	dialTimeout = 10 * time.Second // limit for making a connection, with its handshakes
 
-	// stopTimeout bounds the time in which a process that stops files its unacknowledged deliveries. Container
-	// platforms allow 10 s or more between SIGTERM and SIGKILL.
+	// stopTimeout bounds the time for the unacknowledged deliveries of a process that stops. Container platforms allow
+	// 10 s or more between SIGTERM and SIGKILL.
 	stopTimeout = 7 * time.Second
 
-	closeTimeout = time.Second // limit for closing a connection, whose other side may be silent
+	closeTimeout = time.Second // limit for closing a connection to a broker that possibly does not answer
 )
 
-// Run consumes all queues until ctx ends. It then files and acknowledges the deliveries that it already has,
-// for stopTimeout at most. The broker keeps all other deliveries. When a connection is lost, Run connects
-// again, without a limit of tries.
+// Run consumes all queues until ctx ends. Then Run takes at most stopTimeout to finish the deliveries that it has
+// already received. The broker keeps all other deliveries. When a connection is lost, Run connects again, without a
+// limit of tries.
 func (c *Consumer) Run(ctx context.Context) {
 	c.repeat(ctx, "connection", func() error { return c.useConnection(ctx) })
 }
 
-// repeat calls the function "work" again and again until ctx ends. The function returns when ctx ends, or when its
+// repeat calls the function "work" again and again until ctx ends. The function must return when ctx ends, or when its
 // connection or channel is lost.
 func (c *Consumer) repeat(ctx context.Context, subject string, work func() error) {
 	for ctx.Err() == nil {
@@ -103,12 +103,12 @@ func (c *Consumer) repeat(ctx context.Context, subject string, work func() error
 					err)
 				return pause, true
 			}}
-		_ = policy.Do(ctx, func() error { // the policy has no limit of tries, so an error means that ctx has ended
+		_ = policy.Do(ctx, func() error { // without a limit of tries, an error only means that ctx has ended
 			began := c.cfg.Now()
 			err := work()
 			if ctx.Err() == nil && c.cfg.Now().Sub(began) >= stableAfter {
 				c.cfg.Log.Warn("consume: connection lost", "subject", subject, "err", err)
-				return nil // the pauses then begin again with firstReconnect
+				return nil // so that the next pause is firstReconnect
 			}
 			if ctx.Err() != nil {
 				return nil
@@ -152,7 +152,7 @@ func (c *Consumer) useConnection(ctx context.Context) error {
 	return closing
 }
 
-// asError returns a reason of the broker as an error; nil becomes errLost.
+// asError returns the broker's reason as an error. It returns errLost if the reason is nil.
 func asError(reason *amqp.Error) error {
 	if reason == nil {
 		return errLost
@@ -160,14 +160,14 @@ func asError(reason *amqp.Error) error {
 	return reason
 }
 
-// connect makes a connection. Its errors contain no secret of the address.
+// connect makes a connection. If Config.URL can be parsed, an error does not contain the password.
 func (c *Consumer) connect(ctx context.Context) (*amqp.Connection, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName(c.cfg.Name)
 	var tlsConfig *tls.Config
 	if c.cfg.TLS != nil {
-		tlsConfig = c.cfg.TLS.Clone() // the library sets the server's name in it
+		tlsConfig = c.cfg.TLS.Clone() // because the library sets the server's name in the configuration
 	}
 	return amqp.DialConfig(c.cfg.URL, amqp.Config{TLSClientConfig: tlsConfig, Properties: properties,
 		Dial: func(network, address string) (net.Conn, error) {
@@ -175,20 +175,20 @@ func (c *Consumer) connect(ctx context.Context) (*amqp.Connection, error) {
 			if err != nil {
 				return nil, err
 			}
-			// The library removes the deadline after the handshakes.
+			// The library removes this deadline after the handshakes.
 			return conn, conn.SetDeadline(time.Now().Add(dialTimeout))
 		}})
 }
 
-// consumeQueue consumes one queue until its channel is lost or ctx ends. ctx ends when the process stops, or when the
-// connection is lost.
+// consumeQueue consumes one queue until its channel is lost or ctx ends. The argument ctx ends when the process stops,
+// or when the connection is lost.
 func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, q Queue, letters *deadLetters) error {
 	ch, err := conn.Channel()
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if ctx.Err() == nil { // otherwise useConnection closes the connection, within closeTimeout
+		if ctx.Err() == nil { // if ctx has ended, useConnection closes the connection
 			ch.Close() // the broker then requeues the unacknowledged deliveries
 		}
 	}()
@@ -202,8 +202,8 @@ func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, q Qu
 		return explainRefusal(q, err)
 	}
 	c.cfg.Log.Info("consume: consuming", "subject", q.Name)
-	// If the process stops, the work may go on for stopTimeout after the end of ctx. If the channel ends, the
-	// work ends with it.
+	// When the process stops, the work is allowed to continue for stopTimeout after the end of ctx. When the channel is
+	// lost, the work ends at once.
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	w := &worker{consumer: c, queue: q, letters: letters, keys: map[string][]*task{}}
@@ -227,8 +227,8 @@ func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, q Qu
 	}
 }
 
-// receiveReason returns the reason why a channel was closed, or errLost if there is none. It does not wait: the library
-// sends the reason before it closes the channel of deliveries.
+// receiveReason returns the reason why a channel was closed, or errLost if there is no reason. It does not wait,
+// because the library sends the reason before it closes the channel of deliveries.
 func receiveReason(closed <-chan *amqp.Error) error {
 	select {
 	case reason := <-closed:
@@ -238,7 +238,7 @@ func receiveReason(closed <-chan *amqp.Error) error {
 	}
 }
 
-// explainRefusal returns the error of a consumer that the broker refused, with the likely reasons.
+// explainRefusal adds the likely causes to the error of a consumer that the broker refused.
 func explainRefusal(q Queue, err error) error {
 	var refusal *amqp.Error
 	if errors.As(err, &refusal) && refusal.Code == amqp.AccessRefused && !q.SingleActive {

@@ -15,41 +15,43 @@ import (
 	"weir/internal/weir"
 )
 
-// The headers of a dead letter. They begin with x-, because a delivery with an unknown Weir-… header is invalid, and
-// a dead letter may be published to its queue again.
+// The headers that Weir adds to a dead letter. Somebody can publish the dead letter again to the queue from which the
+// message came. Weir refuses unknown headers whose names begin with Weir-, so these names begin with x-.
 const (
-	errorHeader     = "x-weir-error"      // the sentence that the answer to a post would have
-	problemsHeader  = "x-weir-problems"   // the problems, as JSON; see encodeProblems
-	queueHeader     = "x-weir-queue"      // the queue that had the message
+	errorHeader     = "x-weir-error"      // the sentence with which Weir would answer a post
+	problemsHeader  = "x-weir-problems"   // the problems as JSON, see encodeProblems
+	queueHeader     = "x-weir-queue"      // the queue from which the message came
 	refusedAtHeader = "x-weir-refused-at" // time in the form of RFC 3339
 )
 
-// A frame has 128 KiB at most, and one frame has all headers of a message.
+// All headers of a message must fit into one frame, which has at most 128 KiB.
 const (
 	maxProblemsBytes = 32 << 10 // limit for problemsHeader
 	maxHeaderBytes   = 64 << 10 // limit for the message's own headers
 )
 
-// confirmTimeout bounds the wait for the broker's confirmation, unless the broker blocks the connection.
+// confirmTimeout bounds the wait for the broker's confirmation. It does not apply while the broker blocks the
+// connection.
 const confirmTimeout = 10 * time.Second
 
-// deadLetters publishes refused deliveries, one at a time. It has a connection of its own: while the broker is
-// short of memory or disk space, the broker reads nothing from a connection that publishes, not even
-// acknowledgements. deadLetters is safe for concurrent use. The caller must call stopPublishing.
+// deadLetters publishes refused deliveries one at a time, over its own connection. While the broker is short of memory
+// or disk space, the broker reads nothing from a connection that has published. If Weir also received deliveries over
+// this connection, the broker would not read Weir's acknowledgements of the deliveries. deadLetters is safe for
+// concurrent use. Call stopPublishing at the end.
 type deadLetters struct {
 	exchange string
 	connect  func(context.Context) (*amqp.Connection, error)
 	now      func() time.Time
 
 	mu        sync.Mutex
-	conn      *amqp.Connection // nil = the connection is not open
+	conn      *amqp.Connection // nil = there is no open connection
 	channel   *amqp.Channel
 	returned  chan amqp.Return
 	isBlocked *atomic.Bool // true while the broker reads nothing from conn
 }
 
-// publish publishes a refused delivery as a dead letter. It returns nil when the broker has confirmed the dead letter
-// and at least one queue has it.
+// publish publishes a refused delivery as a dead letter. It returns nil only after the broker has confirmed that at
+// least one queue has the dead letter.
 func (l *deadLetters) publish(ctx context.Context, queue string, d *amqp.Delivery, reason error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +67,7 @@ func (l *deadLetters) publishLetter(ctx context.Context, queue string, d *amqp.D
 		return err
 	}
 	conn := l.conn
-	// If the broker reads nothing, only closing the connection ends a write.
+	// If the broker reads nothing, a write ends only when the connection is closed.
 	defer context.AfterFunc(ctx, func() { conn.CloseDeadline(time.Now()) })()
 	letter := newDeadLetter(queue, d, reason, l.now())
 	confirmed, err := l.channel.PublishWithDeferredConfirmWithContext(ctx, l.exchange, d.RoutingKey, true, false,
@@ -78,7 +80,7 @@ func (l *deadLetters) publishLetter(ctx context.Context, queue string, d *amqp.D
 		return fmt.Errorf("no confirmation of the broker: %w", err)
 	}
 	select {
-	case back := <-l.returned: // the broker returns an unroutable message before its confirmation
+	case back := <-l.returned: // the broker returns an unroutable message before it confirms the message
 		return fmt.Errorf("no queue takes dead letters of the exchange %s with the routing key %q (%s)", l.exchange,
 			back.RoutingKey, back.ReplyText)
 	default:
@@ -89,8 +91,8 @@ func (l *deadLetters) publishLetter(ctx context.Context, queue string, d *amqp.D
 	return nil
 }
 
-// awaitConfirmation waits for the broker's confirmation. It still waits while the broker blocks the connection,
-// because publishing again would make a second dead letter.
+// awaitConfirmation waits for the broker's confirmation, and reports whether the broker took the dead letter. It has no
+// time limit while the broker blocks the connection, because publishing again would make a second dead letter.
 func (l *deadLetters) awaitConfirmation(ctx context.Context, confirmed *amqp.DeferredConfirmation) (bool, error) {
 	for {
 		limited, cancel := context.WithTimeout(ctx, confirmTimeout)
@@ -128,7 +130,7 @@ func recordBlocking(changes <-chan amqp.Blocking, isBlocked *atomic.Bool) {
 	}
 }
 
-// stopPublishing closes the connection. Call it when no call of publish is running.
+// stopPublishing closes the connection. Call it only when no call of publish is running.
 func (l *deadLetters) stopPublishing() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,9 +144,9 @@ func (l *deadLetters) closeConnection() {
 	l.conn, l.channel = nil, nil
 }
 
-// newDeadLetter returns a refused delivery with the reason in its headers. It leaves out the property user_id, which
-// the broker compares with the user of the connection, and the property expiration. It also leaves out the delivery's
-// own headers if they are invalid or take more than maxHeaderBytes.
+// newDeadLetter returns a copy of a refused delivery with the reason in its headers. It omits two properties: user_id,
+// which the broker would compare with the user of Weir's connection, and expiration, which would make the dead letter
+// expire. It also omits the delivery's own headers if they are invalid or larger than maxHeaderBytes.
 func newDeadLetter(queue string, d *amqp.Delivery, reason error, now time.Time) amqp.Publishing {
 	headers := amqp.Table{}
 	if estimateSize(d.Headers) <= maxHeaderBytes && d.Headers.Validate() == nil {
@@ -159,8 +161,8 @@ func newDeadLetter(queue string, d *amqp.Delivery, reason error, now time.Time) 
 		MessageId: d.MessageId, Timestamp: d.Timestamp, Type: d.Type, AppId: d.AppId, Body: d.Body}
 }
 
-// safeMessage returns the text of an error for the publisher. An error that is no *weir.Error may have internal texts,
-// which safeMessage replaces.
+// safeMessage returns the text of an error for the publisher. The text of an error other than *weir.Error can have
+// internal details, so safeMessage replaces that text.
 func safeMessage(err error) string {
 	var e *weir.Error
 	if errors.As(err, &e) {
@@ -169,8 +171,9 @@ func safeMessage(err error) string {
 	return "the message could not be filed"
 }
 
-// encodeProblems returns the problems of an error as JSON. While they take more than maxProblemsBytes, it drops the
-// second half of them. If the error has no problems, encodeProblems returns the error as the only problem.
+// encodeProblems returns the problems of an error as JSON. If the error has no problems, the text from safeMessage is
+// the only problem. While the JSON is larger than maxProblemsBytes, encodeProblems drops the second half of the
+// problems.
 func encodeProblems(err error) string {
 	problems := []weir.Problem{{Message: safeMessage(err)}}
 	if e := (*weir.Error)(nil); errors.As(err, &e) && len(e.Problems) > 0 {
@@ -184,9 +187,9 @@ func encodeProblems(err error) string {
 	return "[]"
 }
 
-// estimateSize returns an upper bound of the bytes that a value of a header takes in a frame.
+// estimateSize returns an upper bound for the bytes of a header's value in a frame.
 func estimateSize(value any) int {
-	const overhead = 16 // bytes of a number, of a time, or of the length of any other value
+	const overhead = 16 // enough bytes for a number, for a time, or for the length field of any other value
 	size := overhead
 	switch v := value.(type) {
 	case string:

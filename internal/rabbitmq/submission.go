@@ -16,12 +16,12 @@ import (
 	"weir/internal/weir"
 )
 
-// dueHeader is the header with the due time in seconds since 1970, as a number.
+// dueHeader is the header with the due time: a number of seconds since 1970-01-01T00:00:00Z.
 const dueHeader = "perform_job_at"
 
-// newSubmission returns a delivery as a submission. The delivery's message_id becomes the idempotency key. Its headers
-// have the same meaning as the headers of a post, and perform_job_at is a due time. The error is a *weir.Error that
-// refuses the delivery for good.
+// newSubmission returns a delivery as a submission. The delivery's message_id becomes the idempotency key. The headers
+// of a post have the same meaning in a delivery; in addition, perform_job_at is a due time. The error is a *weir.Error,
+// and means that the delivery is refused for good.
 func (c *Consumer) newSubmission(d *amqp.Delivery) (filing.Submission, error) {
 	s := filing.Submission{ContentType: d.ContentType, Body: d.Body}
 	if err := checkEncoding(d.ContentEncoding); err != nil {
@@ -47,8 +47,8 @@ func (c *Consumer) newSubmission(d *amqp.Delivery) (filing.Submission, error) {
 	return s, nil
 }
 
-// checkEncoding refuses each content_encoding that may mean a compressed body. It accepts some names of character sets,
-// because some clients put these into the property.
+// checkEncoding refuses each content_encoding that can mean a compressed body. It accepts the names of some character
+// sets, because some clients write these names into the property.
 func checkEncoding(encoding string) error {
 	switch strings.ToLower(encoding) {
 	case "", "identity", "utf-8", "utf8", "us-ascii", "binary":
@@ -69,8 +69,8 @@ func (c *Consumer) checkMessageID(id string) error {
 	return nil
 }
 
-// readHeaders returns the headers that filing.Filer.ReadOptions reads, and the due time in perform_job_at; zero =
-// none. It ignores headers that have no meaning for Weir, and refuses other spellings of perform_job_at.
+// readHeaders returns the headers for filing.Filer.ReadOptions, and the due time from perform_job_at; zero = there is
+// none. It refuses other spellings of perform_job_at, and ignores headers that are not meant for Weir.
 func readHeaders(table amqp.Table) (headers http.Header, dueAt time.Time, err error) {
 	headers = http.Header{}
 	for name, value := range table {
@@ -80,7 +80,8 @@ func readHeaders(table amqp.Table) (headers http.Header, dueAt time.Time, err er
 			if dueAt, err = readSeconds(value); err != nil {
 				return nil, dueAt, err
 			}
-		case foldName(name) == foldName(dueHeader): // ignoring it would deliver the message at once
+		case foldName(name) == foldName(dueHeader):
+			// If readHeaders ignored this header, the message would have no due time and be delivered at once.
 			return nil, dueAt, filing.MalformedError(fmt.Sprintf("there is no header %.60q; did you mean %s?", name,
 				dueHeader))
 		case strings.HasPrefix(canonical, "Weir-") || strings.HasPrefix(canonical, "Weir_"):
@@ -99,13 +100,13 @@ func readHeaders(table amqp.Table) (headers http.Header, dueAt time.Time, err er
 	return headers, dueAt, nil
 }
 
-// foldName removes the differences of spelling between performJobAt, perform-job-at and perform_job_at.
+// foldName returns the same name for performJobAt, perform-job-at and perform_job_at.
 func foldName(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 
-// readSeconds returns the due time for a number of seconds since 1970, to the microsecond, because a 64-bit float is
-// not more exact. A negative number means the beginning of 1970.
+// readSeconds returns the due time for a number of seconds since 1970. It rounds to microseconds, because a 64-bit
+// float is not more exact. A negative number means the beginning of 1970.
 func readSeconds(value any) (time.Time, error) {
 	var seconds float64
 	switch v := reflect.ValueOf(value); {
@@ -136,7 +137,7 @@ func wrongSecondsError(value any) error {
 		dueHeader, describeType(value)))
 }
 
-// describeType returns the name of the type of a header's value, as publishers read it in the problem of a delivery.
+// describeType names the type of a header's value for a problem that the publisher reads.
 func describeType(value any) string {
 	switch value.(type) {
 	case nil:
@@ -155,8 +156,8 @@ func describeType(value any) string {
 	return "a number"
 }
 
-// validate returns the message of a delivery from a queue. The error refuses the delivery for good. The only exception
-// is an error of the kind Unavailable, which only the end of ctx causes.
+// validate returns the message of a delivery. An error of the kind Unavailable means that ctx has ended. Any other
+// error means that the delivery is refused for good.
 func (c *Consumer) validate(ctx context.Context, q Queue, d *amqp.Delivery) (weir.Message, error) {
 	s, err := c.newSubmission(d)
 	if err != nil {

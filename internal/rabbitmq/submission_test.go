@@ -18,7 +18,7 @@ import (
 
 var testNow = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// fakeLanes is the log behind a Filer. It calls the function "file" for each append.
+// fakeLanes is the log of a Filer. It calls file for each append.
 type fakeLanes struct {
 	file func(ctx context.Context, m weir.Message, key string) (lane.Receipt, error)
 }
@@ -27,7 +27,7 @@ func (f *fakeLanes) AppendWithoutWake(ctx context.Context, m weir.Message, key s
 	return f.file(ctx, m, key)
 }
 
-// oneCallback allows callbacks to one host.
+// oneCallback allows only callbacks to the host hooks.example.com.
 type oneCallback struct{}
 
 func (oneCallback) Check(address string) error {
@@ -37,7 +37,7 @@ func (oneCallback) Check(address string) error {
 	return nil
 }
 
-// newTestConsumer returns a consumer of messages of the contracts article and note.
+// newTestConsumer returns a consumer with the contracts article and note.
 func newTestConsumer(t *testing.T, lanes *fakeLanes) *Consumer {
 	t.Helper()
 	set, err := contract.New([]contract.Definition{
@@ -57,7 +57,6 @@ var articles = Queue{Name: "articles", Contract: "article"}
 
 const goodBody = `<article path="/a" version="1"><title>T</title></article>`
 
-// newDelivery returns a valid delivery with headers.
 func newDelivery(headers amqp.Table) *amqp.Delivery {
 	return &amqp.Delivery{MessageId: "m-1", ContentType: "application/xml", Body: []byte(goodBody), Headers: headers}
 }
@@ -107,19 +106,18 @@ func TestValidate_ContinuesTheTrace(t *testing.T) {
 	}
 }
 
-// badDelivery is a delivery that Weir refuses for good.
+// badDelivery changes a valid delivery so that Weir refuses it for good.
 type badDelivery struct {
 	change func(*amqp.Delivery)
 	kind   weir.Kind
-	want   string // part of the sentence or of a problem
+	want   string // part of the error's message or of its problems
 }
 
-// withHeader returns a change that makes this header the only one.
+// withHeader returns a change that sets this header and removes all others.
 func withHeader(name string, value any) func(*amqp.Delivery) {
 	return func(d *amqp.Delivery) { d.Headers = amqp.Table{name: value} }
 }
 
-// withBody returns a change that sets the body.
 func withBody(body string) func(*amqp.Delivery) {
 	return func(d *amqp.Delivery) { d.Body = []byte(body) }
 }
@@ -161,12 +159,12 @@ var badHeaders = map[string]badDelivery{
 	"Due and after":     {withDueAnd("Weir-Deliver-After", "90s"), malformed, "only one"},
 }
 
-// withHeaders returns a change that makes these two headers, with one value, the only ones.
+// withHeaders returns a change that sets both headers to one value and removes all other headers.
 func withHeaders(first, second, value string) func(*amqp.Delivery) {
 	return func(d *amqp.Delivery) { d.Headers = amqp.Table{first: value, second: value} }
 }
 
-// withDueAnd returns a change that makes perform_job_at and this header the only ones.
+// withDueAnd returns a change that sets perform_job_at and this header, and removes all others.
 func withDueAnd(name, value string) func(*amqp.Delivery) {
 	return func(d *amqp.Delivery) { d.Headers = amqp.Table{"perform_job_at": int64(1893456000), name: value} }
 }

@@ -9,10 +9,9 @@ import (
 	"weir/internal/weir"
 )
 
-// articlesOnly is a filing.Limits. Its upstreams may send only articles, and have used up their quota.
+// articlesOnly is a filing.Limits. Each upstream is allowed to send only articles, and has used up its quota.
 type articlesOnly struct{}
 
-// CheckContract implements filing.Limits.
 func (articlesOnly) CheckContract(_, contract string) error {
 	if contract != "article" {
 		return &weir.Error{Kind: weir.Forbidden, Message: "not allowed"}
@@ -20,13 +19,12 @@ func (articlesOnly) CheckContract(_, contract string) error {
 	return nil
 }
 
-// Admit implements filing.Limits.
 func (articlesOnly) Admit(context.Context, string) (func(), error) {
 	return func() {}, &weir.Error{Kind: weir.Limited, Message: "used up"}
 }
 
-// Weir refuses a delivery of a contract that its upstream may not send. It does not refuse a delivery over a limit of
-// its upstream, so that the delivery stays in the queue.
+// A message from RabbitMQ is refused for good if the upstream is not allowed to send messages of this contract. A
+// message over the upstream's quota is not refused, and stays in RabbitMQ's queue.
 func TestConsumer_AppliesTheLimitsOfAQueuesUpstream(t *testing.T) {
 	t.Parallel()
 	c := newTestConsumer(t, &fakeLanes{func(context.Context, weir.Message, string) (lane.Receipt, error) {

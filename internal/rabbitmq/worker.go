@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// firstRefile is the first pause before a message is filed again, and maxRefile is the longest one.
+	// firstRefile is the first pause before a further try to append a message, and maxRefile is the longest pause.
 	firstRefile = 200 * time.Millisecond
 	maxRefile   = 5 * time.Second
-	// fileTimeout bounds one attempt to file a message. A post has the same limit.
+	// fileTimeout bounds one try to append a message. It equals the limit for a post.
 	fileTimeout = 9 * time.Second
-	// notFiledInterval is the shortest time between two log lines about messages that are not filed yet.
-	// Without it, each unacknowledged delivery would cause a line every maxRefile while storage is away.
+	// notFiledInterval is the shortest time between two log lines about messages that cannot be appended. Without it,
+	// each unacknowledged delivery would cause a line every maxRefile while storage is unavailable.
 	notFiledInterval = 10 * time.Second
 )
 
-// worker handles the deliveries of one channel. The number of its goroutines is at most Config.Prefetch.
+// worker handles the deliveries of one channel. It has at most Config.Prefetch goroutines.
 type worker struct {
 	consumer *Consumer
 	queue    Queue
@@ -32,18 +32,18 @@ type worker struct {
 	tasks    sync.WaitGroup
 
 	mu         sync.Mutex
-	keys       map[string][]*task // for each key that is being filed, its next tasks in the order of the queue
-	reportedAt time.Time          // time of the last log line about messages that are not filed; zero = none
+	keys       map[string][]*task // for each key with a task in progress: the waiting tasks, in order
+	reportedAt time.Time          // time of the last log line of reportNotFiled; zero = none
 }
 
-// task is a message to file, and its delivery.
+// task is a message to append, with its delivery.
 type task struct {
 	message  weir.Message
 	delivery *amqp.Delivery
 }
 
-// accept validates a delivery, and files or refuses it in the background. It must be called in the order of the
-// queue: the messages of one key are filed in the order of these calls, and only the validation finds the key.
+// accept validates a delivery, and then appends its message or refuses the delivery in the background. Call it in the
+// order of the queue, one call at a time: the messages of a key are appended in the order of these calls.
 func (w *worker) accept(ctx context.Context, d *amqp.Delivery) {
 	m, err := w.consumer.validate(ctx, w.queue, d)
 	switch {
@@ -52,10 +52,10 @@ func (w *worker) accept(ctx context.Context, d *amqp.Delivery) {
 	case filing.IsRefusal(err):
 		w.tasks.Go(func() { w.refuse(ctx, d, err) })
 	}
-	// Any other error means that ctx and the channel have ended: the broker delivers the message again.
+	// Any other error means that ctx has ended. The channel is then closed, and the broker repeats the delivery.
 }
 
-// addTask files a message in the background, after the earlier messages of its key.
+// addTask appends a message in the background, after the earlier messages of its key.
 func (w *worker) addTask(ctx context.Context, t *task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,8 +68,8 @@ func (w *worker) addTask(ctx context.Context, t *task) {
 	w.tasks.Go(func() { w.fileKey(ctx, t) })
 }
 
-// fileKey files a message and then the tasks that wait for its key. If ctx ends, it leaves the rest to the
-// broker: a later message of a key must not be filed before an earlier one.
+// fileKey appends a message, and then the messages that wait for its key. If ctx ends, fileKey appends no further
+// message: perhaps the present message was not appended, and a later message of its key must not overtake it.
 func (w *worker) fileKey(ctx context.Context, t *task) {
 	for ; t != nil; t = w.takeNext(t.message.Key) {
 		if ctx.Err() == nil {
@@ -78,7 +78,7 @@ func (w *worker) fileKey(ctx context.Context, t *task) {
 	}
 }
 
-// takeNext returns the next task of a key; nil = there is none, and no task of the key is being filed any more.
+// takeNext returns the next task of a key. If the key has none, takeNext removes the key from keys and returns nil.
 func (w *worker) takeNext(key string) *task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,8 +91,8 @@ func (w *worker) takeNext(key string) *task {
 	return waiting[0]
 }
 
-// fileMessage files a message and acknowledges its delivery. It tries again until the message is filed or refused, or
-// ctx ends.
+// fileMessage appends a message and acknowledges its delivery. It tries again until the message is appended or refused,
+// or ctx ends.
 func (w *worker) fileMessage(ctx context.Context, t *task) {
 	c := w.consumer
 	var filed lane.Receipt
@@ -112,7 +112,7 @@ func (w *worker) fileMessage(ctx context.Context, t *task) {
 		if !filed.Stage.Final() {
 			c.cfg.Wake(filed.Message.ID.Lane)
 		}
-		_ = t.delivery.Ack(false) // if the channel is lost, this fails and the broker delivers the message again
+		_ = t.delivery.Ack(false) // if the channel is lost, Ack fails and the broker repeats the delivery
 		c.cfg.Log.Debug("consume: accepted", "subject", w.queue.Name, "message_id", filed.Message.Public().String(),
 			"lane", filed.Message.ID.Lane, "seq", filed.Message.ID.Seq, "stage", string(filed.Stage))
 	case filing.IsRefusal(err):
@@ -120,7 +120,7 @@ func (w *worker) fileMessage(ctx context.Context, t *task) {
 	}
 }
 
-// reportNotFiled logs, at most once in notFiledInterval, that messages cannot be filed now and stay in the queue.
+// reportNotFiled logs that messages cannot be appended now, at most one time in notFiledInterval.
 func (w *worker) reportNotFiled(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,12 +132,13 @@ func (w *worker) reportNotFiled(err error) {
 	w.consumer.cfg.Log.Warn("consume: not filed yet", "subject", w.queue.Name, "err", err)
 }
 
-// refuse removes a delivery from its queue for good. The delivery goes to the dead-letter exchange, or is
-// rejected if there is none. It stays in the queue until the broker has confirmed the dead letter.
+// refuse removes a delivery from its queue for good. It publishes the delivery to the dead-letter exchange, or rejects
+// the delivery if no exchange is configured. The delivery stays in the queue until the broker has confirmed the dead
+// letter.
 func (w *worker) refuse(ctx context.Context, d *amqp.Delivery, reason error) {
 	c := w.consumer
 	if w.letters.exchange == "" {
-		_ = d.Nack(false, false) // if the channel is lost, this fails and the broker delivers the message again
+		_ = d.Nack(false, false) // if the channel is lost, Nack fails and the broker repeats the delivery
 	} else {
 		err := retry.Policy{First: firstReconnect, Max: maxReconnect, Spread: 0.5,
 			BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
@@ -154,18 +155,17 @@ func (w *worker) refuse(ctx context.Context, d *amqp.Delivery, reason error) {
 	c.cfg.Log.Warn("consume: refused", "subject", w.queue.Name, "reason", safeMessage(reason))
 }
 
-// stopInOrder waits for the deliveries that are being filed, for stopTimeout at most. The consumer stays registered
-// until the channel or its connection closes. Otherwise the broker would at once pass later messages on to the next
-// consumer, and that consumer could file them before the earlier messages of the same key, which this process is still
-// filing.
+// stopInOrder waits until all tasks are done. After stopTimeout it stops the work. It does not cancel the consumer,
+// because after a cancel the broker would at once send later messages to another process. That process could append the
+// later messages before the earlier messages of the same key.
 func (w *worker) stopInOrder(stopWork func()) {
 	timer := time.AfterFunc(stopTimeout, stopWork)
 	defer timer.Stop()
 	w.tasks.Wait()
 }
 
-// abandon ends the work on a lost channel, and returns the reason. It waits until no append is running, because
-// the next channel brings the same deliveries.
+// abandon ends the work on a lost channel, and returns the reason. It waits until no append is running, because the
+// broker repeats the same deliveries on the next channel.
 func (w *worker) abandon(stopWork func(), reason error) error {
 	stopWork()
 	w.tasks.Wait()

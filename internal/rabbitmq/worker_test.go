@@ -16,11 +16,12 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeChannel records which deliveries are acknowledged, or rejected by Nack. It is safe for concurrent use.
+// fakeChannel records the deliveries that are acknowledged, and those that are rejected by Nack. It is safe for
+// concurrent use.
 type fakeChannel struct {
 	mu       sync.Mutex
-	acked    []uint64 // tags of the deliveries
-	rejected []uint64 // tags of the deliveries
+	acked    []uint64 // delivery tags
+	rejected []uint64 // delivery tags
 }
 
 func (f *fakeChannel) Ack(tag uint64, _ bool) error {
@@ -30,7 +31,6 @@ func (f *fakeChannel) Ack(tag uint64, _ bool) error {
 	return nil
 }
 
-// sortAcked returns the tags of the acknowledged deliveries in rising order.
 func (f *fakeChannel) sortAcked() []uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,7 +49,6 @@ func (f *fakeChannel) Nack(tag uint64, _, requeue bool) error {
 
 func (f *fakeChannel) Reject(uint64, bool) error { return nil }
 
-// fakeObserver counts refusals.
 type fakeObserver struct {
 	mu      sync.Mutex
 	refused int
@@ -61,10 +60,10 @@ func (f *fakeObserver) Refused(error) {
 	f.refused++
 }
 
-// fileFunc files a message with an idempotency key.
+// fileFunc appends a message with an idempotency key.
 type fileFunc = func(ctx context.Context, m weir.Message, key string) (lane.Receipt, error)
 
-// workerRig has a worker that works without a broker.
+// workerRig is a worker without a broker.
 type workerRig struct {
 	*worker
 	channel *fakeChannel
@@ -87,14 +86,14 @@ func newWorkerRig(t *testing.T, file fileFunc) *workerRig {
 	return r
 }
 
-// deliverMessage passes a delivery with a message of a key to the worker. Its message_id is the tag.
+// deliverMessage passes a delivery with a message of the key to the worker. The delivery's message_id is the tag.
 func (r *workerRig) deliverMessage(ctx context.Context, tag uint64, key string) {
 	r.accept(ctx, &amqp.Delivery{Acknowledger: r.channel, DeliveryTag: tag, MessageId: fmt.Sprint(tag),
 		Body: fmt.Appendf(nil, `<article path="%s" version="1"><title>T</title></article>`, key)})
 }
 
-// The later messages of a key wait until the first message of the key is durable, and none of them is acknowledged
-// before that. The messages of the other key do not wait.
+// If the first message of a key cannot be appended, the later messages of the key wait, and their deliveries are not
+// acknowledged. Messages of other keys do not wait.
 func TestWorker_DelaysTheKeyOfAMessageThatIsNotFiled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,8 +131,7 @@ func TestWorker_DelaysTheKeyOfAMessageThatIsNotFiled(t *testing.T) {
 	})
 }
 
-// When the channel is lost and a message is not filed, the worker leaves the later messages of its key to the
-// broker.
+// If the channel is lost while a message is being appended, the worker does not append the later messages of the key.
 func TestWorker_FilesNoLaterMessageAfterALoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +172,7 @@ func TestWorker_RejectsWithoutADeadLetterExchange(t *testing.T) {
 	}
 }
 
-// After an internal error, which is a defect of this process or of storage, the worker files the message again.
+// An internal error is a defect of this process or of storage, so the worker tries to append the message again.
 func TestWorker_TriesAgainAfterAnInternalError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"weir/internal/weir"
 )
 
-// TestRunner_OnAzurite repeats some tests on Azurite: rows, conditions, large messages, and several processes that file
-// the same occurrence.
+// TestRunner_OnAzurite repeats some tests on Azurite: rows, conditions, large messages, and several processes that
+// accept the message of the same occurrence concurrently.
 func TestRunner_OnAzurite(t *testing.T) {
 	t.Parallel()
 	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),
@@ -119,7 +119,8 @@ func TestRunner_OnAzurite(t *testing.T) {
 	}
 }
 
-// fileByPut puts another definition. Before Put stores it, Put files the due occurrences of the old definition.
+// fileByPut replaces the definition of a schedule. Before Put stores the new definition, Put accepts the messages of
+// the old definition's due occurrences.
 func fileByPut(t *testing.T, r *recur.Runner, name string) error {
 	t.Helper()
 	s, err := r.Get(t.Context(), name)
@@ -135,7 +136,7 @@ func fileByPut(t *testing.T, r *recur.Runner, name string) error {
 	return err
 }
 
-// clock is a clock that only Add moves on.
+// clock is a clock that only Add moves forward.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

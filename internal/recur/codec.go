@@ -7,8 +7,8 @@ import (
 	"weir/internal/storage"
 )
 
-// toColumns returns the columns that change when a schedule runs. Each change writes all of them. A zero time is stored
-// as the Unix epoch, because a table cannot store Go's zero time.
+// toColumns returns the columns of the state. A zero time becomes the Unix epoch, because a table cannot store Go's
+// zero time.
 func (s State) toColumns() map[string]any {
 	return map[string]any{
 		"NextAt": columnTime(s.NextAt), "NextRun": s.NextRun, "Runs": s.Runs, "Anchor": columnTime(s.Anchor),
@@ -19,7 +19,6 @@ func (s State) toColumns() map[string]any {
 	}
 }
 
-// toRow returns all columns.
 func (s Schedule) toRow() map[string]any {
 	v := s.State.toColumns()
 	maps.Copy(v, map[string]any{
@@ -32,7 +31,7 @@ func (s Schedule) toRow() map[string]any {
 	return v
 }
 
-// parseRow decodes a row; the message stays compressed.
+// parseRow decodes a row, except the message, which loadMessage reads.
 func parseRow(r storage.Row) Schedule {
 	v := rowValues(r.Values)
 	s := Schedule{
@@ -62,7 +61,7 @@ func parseRow(r storage.Row) Schedule {
 	return s
 }
 
-// rowValues decodes the values of a row; a missing value is zero.
+// rowValues reads columns by type. For a missing column it returns the zero value.
 type rowValues map[string]any
 
 func (v rowValues) string(name string) string { s, _ := v[name].(string); return s }

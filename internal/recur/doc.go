@@ -1,51 +1,60 @@
-// Package recur files recurring messages. A schedule is a cron expression with a message. As a rule, each of its
-// occurrences becomes one ordinary message.
+// Package recur appends recurring messages to the lanes. A schedule is a cron expression with a message. Normally each
+// occurrence of a schedule becomes one message.
 //
 // # State
 //
-// A schedule is one row of the partition "schedules", under its name. The row has the definition that the user put, the
-// message's text (compressed; a large one in a blob), and the state: when the next occurrence is due, its number, and
-// counters of the earlier occurrences. Every change of a row is conditional on the row as it was read.
+// A schedule is one row of the partition "schedules"; the row key is the schedule's name. The row has the user's
+// definition, the message text (compressed; a large text is in a blob), and the state. The state has the next
+// occurrence's due time and number, and counters of earlier occurrences. A write of the row fails if another process
+// has changed the row after it was read.
 //
 // # An occurrence
 //
 //	read the row ──not due──▶ set a timer
 //	   │ due
 //	   ▼
-//	missed (more than Grace late)? ──▶ treat it by the schedule's "missed"
+//	missed (more than Grace late)? ──▶ count it, or append it late: see Missed
 //	   │ no
 //	   ▼
-//	overlap: skip, and the message of the last run is not final ──▶ count it as skipped, move on
+//	overlap is "skip", and the schedule's last message is not final? ──▶ count it, then write the row
 //	   │ no
 //	   ▼
-//	append the message under the idempotency key <name>@<due>, then move the row on
+//	append the message under the idempotency key <name>@<due>, then write the row
 //
-// An occurrence is processed one second before its due time (fileAhead). Its message is filed with the occurrence's due
-// time, and delivered at that time. With "overlap: skip" an occurrence is processed only at its due time, because it is
-// not known earlier whether the message of the last run is final.
+// In this diagram "write the row" means: write the next occurrence into the row.
+//
+// A process handles an occurrence one second before its due time (fileAhead). The message has the occurrence's due
+// time, so Weir delivers the message at that time. With overlap "skip" a process handles an occurrence only at its due
+// time, because until then the schedule's last message can still become final.
 //
 // # Invariants
 //
-//   - An occurrence becomes at most one message, even if several processes file it at the same time. They append the
-//     same body under the same idempotency key, because body and key depend only on the row that named the occurrence.
-//   - An occurrence is processed (filed, skipped, missed or refused) before the row moves on,
-//     and the row moves in the order of the due times.
-//   - The number of an occurrence is in the row before the occurrence is due, so that neither a crash nor another
-//     process can give it another number.
+//   - An occurrence becomes at most one message, even if several processes append the message at the same time. All of
+//     them append the same body under the same idempotency key, because body and key depend only on the row.
+//   - A process first handles an occurrence: it appends or skips the occurrence, or counts it as missed or refused.
+//     Only then does the process write the next occurrence into the row. So occurrences are handled in the order of
+//     their due times.
+//   - The row has an occurrence's number before the occurrence is due. So neither a crash nor another process can give
+//     the occurrence another number.
 //
 // # Failure
 //
-// After a crash between the append and the move the row still names the occurrence. The next process appends the
-// message again; the append finds the message in its lane. Then the process moves the row on. A new definition never
-// files an occurrence that the old definition may have filed already. The clock of another process may be ahead by up
-// to clockSkew. So occurrences that are due within clockSkew are first filed with the old definition, as messages with
-// their due times. A definition that is paused files no occurrences. So if the new definition is paused, only the
-// occurrences that are already due for this process are filed with the old one.
+// If a process crashes between the append and the write of the row, the row still names the occurrence. The next
+// process appends the message again, and the append finds the message in its lane. Then the process writes the next
+// occurrence into the row.
+//
+// When a process stores a new definition, another process may already have appended occurrences with the old
+// definition, because the other process's clock can be up to clockSkew (4 s) ahead. These occurrences must not be
+// appended again with the new definition. So before the storing process writes the new definition, it handles, with the
+// old definition, all occurrences that the other process may have appended.
+//
+// If the new definition is paused, no occurrence is appended with it. So before the storing process writes a paused
+// definition, it handles only the occurrences whose time has come by its own clock.
 //
 // # Local time
 //
-// The cron fields name local times. If clocks are set forward, the local times that do not exist are left out. If
-// clocks are set back, a local time that occurs twice is due once, at its first occurrence. But if the hour field of a
-// schedule matches every hour ("*"), such a local time is due both times. @every counts elapsed time and ignores local
-// time.
+// The cron fields name local times. When clocks are set forward, some local times do not exist; occurrences at such
+// times are left out. When clocks are set back, some local times occur twice. An occurrence at such a time is due only
+// at the first of the two instants. But if the hour field matches every hour ("*"), an occurrence is due at both
+// instants. @every counts elapsed time and ignores local time.
 package recur

@@ -7,8 +7,7 @@ import (
 	"weir/internal/recur"
 )
 
-// A plan computes the occurrences of a schedule. It leaves out a local time that is skipped when clocks are set
-// forward.
+// On 29 March 2026 clocks in Berlin skip 02:30, so the schedule has no run on that day.
 func ExamplePlan_Preview() {
 	plan, err := recur.NewPlan(recur.Definition{Cron: "30 2 * * *", TimeZone: "Europe/Berlin"}, time.Time{})
 	if err != nil {

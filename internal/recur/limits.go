@@ -8,26 +8,26 @@ import (
 	"weir/internal/weir"
 )
 
-// Limits bounds all schedules together, so that a caller with the function key of schedules cannot fill the lanes
-// without end. A Runner checks the limits when a schedule is stored. Several processes that store new schedules at the
-// same moment can exceed the limits by one schedule each. If a limit is lowered, stored schedules still run.
+// Limits bounds the number and the rate of all schedules together, so that a user of the API cannot fill the lanes
+// without end. A Runner checks the limits when it stores a schedule. Schedules that are already stored still run after
+// a limit was lowered. Several processes that store new schedules at the same moment can exceed the limits by one
+// schedule each.
 type Limits struct {
 	Count int     // schedules; 0 = unlimited
-	Rate  float64 // occurrences per second of all schedules that are not paused, each at its busiestRate; 0 = unlimited
+	Rate  float64 // occurrences per second: the sum of busiestRate over all schedules; 0 = unlimited
 }
 
-// Load is the use that schedules make of the Limits.
+// Load is the part of the Limits that schedules use.
 type Load struct {
 	Count int     // schedules
 	Rate  float64 // occurrences per second, see Limits.Rate
 }
 
-// busiestRate looks at busiestRuns distances between consecutive runs, and takes the shortest of them.
+// busiestRuns is the number of distances between consecutive runs that busiestRate compares.
 const busiestRuns = 16
 
-// busiestRate returns the occurrences per second of a plan in its busiest time. It looks for the shortest distance
-// between two of the next runs, and assumes this distance between all runs. If fewer than two runs follow, it returns
-// 0.
+// busiestRate returns the occurrences per second of a plan in its busiest time. It takes the shortest distance between
+// two of the next runs as the distance between all runs. If fewer than two runs follow, it returns 0.
 func (p *Plan) busiestRate(now time.Time) float64 {
 	if p.every > 0 {
 		return 1 / float64(p.every)
@@ -50,25 +50,23 @@ func (p *Plan) busiestRate(now time.Time) float64 {
 	return 1 / shortest.Seconds()
 }
 
-// busiestRate returns the rate of a definition. The rate is 0 if the definition is paused, has ended, or cannot be
-// read.
+// busiestRate returns 0 if the definition is paused, has ended, or cannot be parsed.
 func (d Definition) busiestRate(now time.Time) float64 {
 	if d.Paused || (!d.End.IsZero() && !now.Before(d.End)) {
 		return 0
 	}
 	plan, err := NewPlan(d, now)
 	if err != nil {
-		return 0 // for example, a later version of Weir has stored the definition
+		return 0 // for example, a definition that a later version of Weir has stored
 	}
 	return plan.busiestRate(now)
 }
 
-// ReadLoad returns the use that all stored schedules make of the limits.
+// ReadLoad returns the load of all stored schedules.
 func (s *Store) ReadLoad(ctx context.Context) (Load, error) {
 	return s.readLoadExcept(ctx, "")
 }
 
-// readLoadExcept returns the use of all schedules except one.
 func (s *Store) readLoadExcept(ctx context.Context, name string) (Load, error) {
 	all, err := s.List(ctx)
 	var load Load
@@ -82,8 +80,9 @@ func (s *Store) readLoadExcept(ctx context.Context, name string) (Load, error) {
 	return load, err
 }
 
-// checkLimits returns a Conflict if the limits are exceeded when definition d replaces the schedule "old". If "old" is
-// empty, the schedule is new. If it is not empty, and the rate of d is at most the rate of "old", d is never refused.
+// checkLimits returns a Conflict if the schedules would exceed the limits after definition d has replaced the schedule
+// "old". If "old" has no ETag, d is the definition of a new schedule. A change of a stored schedule is refused only if
+// the change raises the schedule's rate.
 func (r *Runner) checkLimits(ctx context.Context, old Schedule, d Definition) error {
 	now := r.cfg.Now()
 	isNew, rate, before := old.etag == "", d.busiestRate(now), 0.0

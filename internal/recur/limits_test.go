@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// wantRefusal fails the test unless err is a Conflict whose text contains the parameter text. If text is empty, Put
-// must succeed.
+// wantRefusal checks that err is a Conflict whose text contains the parameter text, or that err is nil if text is
+// empty.
 func wantRefusal(t *testing.T, step string, err error, text string) {
 	t.Helper()
 	switch {
@@ -26,7 +26,7 @@ func TestRunner_Limits(t *testing.T) {
 	paused := func(d *recur.Definition) { d.Paused = true }
 	for name, c := range map[string]struct {
 		limits recur.Limits
-		steps  [][3]string // name of the schedule, cron fields ('-' before them = paused), text of the refusal
+		steps  [][3]string // name; cron fields (a leading '-' means paused); text of the refusal, empty = accepted
 	}{
 		"Number": {recur.Limits{Count: 2}, [][3]string{{"a", "@daily", ""}, {"b", "@daily", ""},
 			{"c", "@daily", "schedules.max"}, {"b", "@hourly", ""}}},

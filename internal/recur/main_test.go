@@ -24,14 +24,14 @@ func TestMain(m *testing.M) { azurite.Main(m) }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// world has storage in memory, and the processes that share it, in virtual time.
+// world is the storage in memory that the processes of a test share.
 type world struct {
 	t      *testing.T
 	memory *memory.Account
 	faults *storagetest.Faults
 	lanes  int
-	final  atomic.Bool // Status reports each message as delivered
-	blind  string      // name of the process whose Status ignores the field "final"
+	final  atomic.Bool // true = log.Status reports each message as delivered
+	blind  string      // name of the process whose log.Status ignores the field "final"
 }
 
 // simulate runs a test in virtual time.
@@ -47,7 +47,7 @@ func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// newStore returns the lanes as a process sees them, with the faults of that process. An empty name means no faults.
+// newStore returns a store with the faults of the process "actor". If actor is empty, the store has no faults.
 func (w *world) newStore(actor string) *lane.Store {
 	s := &lane.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Epoch: 1, Lanes: w.lanes, Now: time.Now}
 	if actor != "" {
@@ -56,13 +56,12 @@ func (w *world) newStore(actor string) *lane.Store {
 	return s
 }
 
-// newRunner returns the runner of a process. The clock of the process is ahead by a given time.
+// newRunner returns the runner of a process whose clock is fast by the parameter "ahead".
 func (w *world) newRunner(actor string, ahead time.Duration) *recur.Runner {
 	w.t.Helper()
 	return w.newLimitedRunner(actor, ahead, recur.Limits{})
 }
 
-// newLimitedRunner is newRunner with limits for all schedules.
 func (w *world) newLimitedRunner(actor string, ahead time.Duration, limits recur.Limits) *recur.Runner {
 	w.t.Helper()
 	store := w.newStore(actor)
@@ -80,7 +79,7 @@ func (w *world) newLimitedRunner(actor string, ahead time.Duration, limits recur
 	return r
 }
 
-// startRunner returns a runner that has read the schedules.
+// startRunner returns a runner with timers for all schedules.
 func (w *world) startRunner(actor string) *recur.Runner {
 	w.t.Helper()
 	r := w.newRunner(actor, 0)
@@ -90,7 +89,7 @@ func (w *world) startRunner(actor string) *recur.Runner {
 	return r
 }
 
-// log is the Log of a process. Its Status depends on world.final.
+// log is a recur.Log whose Status depends on world.final.
 type log struct {
 	*lane.Appender
 	store *lane.Store
@@ -110,7 +109,7 @@ type noTickets struct{}
 
 func (noTickets) EnqueueAsync(int) {}
 
-// contracts accepts a body that begins with <a key="…", and refuses a body with a '!'.
+// contracts accepts a body that begins with <a key="…" and has no '!'.
 type contracts struct{}
 
 var key = regexp.MustCompile(`^<a key="([^"]*)"`)
@@ -152,10 +151,10 @@ func (w *world) getSchedule(name string) recur.Schedule {
 	return s
 }
 
-// filed is a message of a schedule, decoded from its text.
+// filed is a message that a schedule has appended.
 type filed struct {
 	Key   string
-	Due   string // due time of the occurrence
+	Due   string // due time of the occurrence, from the body
 	Run   int
 	At    time.Time // time of acceptance
 	DueAt time.Time // due time of the message; zero = none
@@ -163,7 +162,6 @@ type filed struct {
 
 var filedText = regexp.MustCompile(`^<a key="([^"]*)" run="(\d+)" due="([^"]*)"`)
 
-// listMessages returns the messages of all lanes.
 func (w *world) listMessages() []filed {
 	w.t.Helper()
 	store := w.newStore("")
@@ -189,8 +187,8 @@ func (w *world) listMessages() []filed {
 	return out
 }
 
-// listDueTimes returns the due times in the texts of all messages, without the date of the tests' first day. They are
-// sorted by lane, and then by position in the log.
+// listDueTimes returns the due times from the bodies of all messages, sorted by lane and then by position in the log.
+// It omits the date 2000-01-01, on which virtual time begins.
 func (w *world) listDueTimes() string {
 	var out []string
 	for _, f := range w.listMessages() {
@@ -199,13 +197,11 @@ func (w *world) listDueTimes() string {
 	return strings.Join(out, " ")
 }
 
-// passTime lets virtual time pass, and then waits until all other goroutines are idle.
 func passTime(d time.Duration) {
 	time.Sleep(d) // virtual time
 	synctest.Wait()
 }
 
-// writesRow reports whether a call writes a schedule's row.
 func writesRow(c storagetest.Call) bool {
 	return c.Op == "Transact" && c.Partition == "schedules"
 }

@@ -11,30 +11,29 @@ import (
 	"weir/internal/weir"
 )
 
-// Grace is the largest delay with which an occurrence is still processed as if it were on time. An occurrence with a
-// larger delay was missed, because no process ran.
+// Grace is the largest delay with which an occurrence still counts as on time. After a longer delay the occurrence is
+// missed; see Missed.
 const Grace = 10 * time.Second
 
-// clockSkew is the largest difference between the clocks of two processes: each clock may be wrong by two seconds
-// before /api/health fails.
+// clockSkew is the largest difference between the clocks of two processes. /api/health fails if a clock is wrong by
+// more than two seconds.
 const clockSkew = 4 * time.Second
 
-// maxConflicts bounds the number of times that a change is tried again because another writer has changed the row.
+// maxConflicts is the largest number of times that a change is repeated because another process has changed the row.
 const maxConflicts = 20
 
-// fileAhead is the duration by which an occurrence is filed before its due time; its message has that due time. So the
-// time that filing takes does not delay the delivery. With "overlap: skip" an occurrence is not filed ahead, because
-// only at its due time it is known whether the last message is final.
+// fileAhead is the time between the append of an occurrence's message and the occurrence's due time. The append comes
+// first, so its duration does not delay the delivery.
 const fileAhead = time.Second
 
 func (s Schedule) leadTime() time.Duration {
 	if s.Overlap == Skip {
-		return 0
+		return 0 // nothing is appended early, because the last message can still become final until the due time
 	}
 	return fileAhead
 }
 
-// wakeAt returns the time at which the next occurrence must be filed. The time is zero if no occurrence follows.
+// wakeAt returns the time at which a process handles the next occurrence, or zero if no occurrence follows.
 func (s Schedule) wakeAt() time.Time {
 	if s.NextAt.IsZero() {
 		return s.NextAt
@@ -42,13 +41,13 @@ func (s Schedule) wakeAt() time.Time {
 	return s.NextAt.Add(-s.leadTime())
 }
 
-// processDue processes each occurrence that is due before a limit, one after the other: it files or skips the
-// occurrence, or counts it as missed. The limit is the present time, plus the schedule's lead time, plus the parameter
-// "further". processDue returns the resulting schedule, and reports whether this process wrote the last change of its
-// state. Several processes may run processDue for the same schedule at the same time.
+// processDue handles all occurrences up to a limit: the present time, plus the schedule's lead time, plus the parameter
+// "further". It appends or skips each occurrence, or counts it as missed. It returns the resulting schedule, and
+// reports whether this process wrote the last change of the schedule's state. Several processes can call processDue for
+// the same schedule at the same time.
 func (r *Runner) processDue(ctx context.Context, name string, further time.Duration) (s Schedule, moved bool,
 	err error) {
-	now := r.cfg.Now() // read once, so that a schedule with an occurrence each second cannot keep the loop running
+	now := r.cfg.Now() // not read in the loop, so that the loop ends even with an occurrence each second
 	s, err = r.cfg.Store.Get(ctx, name)
 	until := now.Add(s.leadTime() + further)
 	for conflicts := 0; err == nil && !s.NextAt.IsZero() && !s.NextAt.After(until); {
@@ -65,7 +64,7 @@ func (r *Runner) processDue(ctx context.Context, name string, further time.Durat
 		if conflicts++; conflicts > maxConflicts || !(isChanged(err) || storage.Is(err, storage.Ambiguous)) {
 			break
 		}
-		// Another process has moved the schedule, or the answer to this process's write was lost.
+		// Another process has written the row, or the answer to this process's write was lost.
 		s, err = r.cfg.Store.Get(ctx, name)
 		if !s.NextAt.Equal(before.NextAt) {
 			conflicts = 0
@@ -77,12 +76,12 @@ func (r *Runner) processDue(ctx context.Context, name string, further time.Durat
 	return s, moved, err
 }
 
-// reconcile repairs the state after a race: this process filed the occurrence while another process counted it as
-// skipped or missed. It reports whether the state changed. Without the repair, a schedule with "overlap: skip" would
-// not find the message when the next occurrence is due.
+// reconcile repairs the state if this process appended an occurrence while another process counted the occurrence as
+// skipped or missed. It reports whether it changed the state. Without the repair, a schedule with overlap "skip" would
+// not know that the message exists. It would append the next occurrence even if that message is not final.
 func (s *Schedule) reconcile(filed Filed, before State) bool {
 	if !s.NextAt.After(before.NextAt) || !s.Last.DueAt.Before(filed.DueAt) {
-		return false // the row has not moved, or has the message
+		return false // the row still names this occurrence as the next one, or already has the occurrence's message
 	}
 	switch {
 	case s.SkippedAt.Equal(filed.DueAt):
@@ -96,8 +95,8 @@ func (s *Schedule) reconcile(filed Filed, before State) bool {
 	return true
 }
 
-// ignoreChanged drops the error of a write that failed because another process changed the row. It is for writes that
-// need not succeed.
+// ignoreChanged returns nil if err means that another process has changed the row. It is for writes that need not
+// succeed.
 func ignoreChanged(err error) error {
 	if isChanged(err) {
 		return nil
@@ -105,7 +104,7 @@ func ignoreChanged(err error) error {
 	return err
 }
 
-// processNext processes the next occurrence of s, except for writing its row.
+// processNext handles the next occurrence, and changes s accordingly. The caller writes the row.
 func (r *Runner) processNext(ctx context.Context, s *Schedule) error {
 	plan, err := s.newPlan()
 	if err != nil {
@@ -135,12 +134,12 @@ func (r *Runner) processNext(ctx context.Context, s *Schedule) error {
 	return err
 }
 
-// passMissed counts the occurrences that were due while no process ran, and moves behind them. If the schedule's field
-// Missed is One, passMissed stops at the last of them and sets CatchUp, so that this occurrence is filed however late
-// it is.
+// passMissed counts the missed occurrences, and sets NextAt to the first occurrence after them. But if the schedule's
+// field Missed is One, passMissed sets NextAt to the last missed occurrence. It then also sets CatchUp, so that
+// processNext appends this occurrence in spite of the delay.
 func (r *Runner) passMissed(s *Schedule, plan *Plan, now time.Time) {
 	if s.Definition.Missed == One {
-		// The last occurrence may be one that is due within the lead time. It is filed now, and replaces the others.
+		// An occurrence that is due within the lead time replaces all missed occurrences, because it is appended now.
 		last, count := plan.countMissed(s.NextAt, now.Add(s.leadTime()))
 		s.State.Missed += count - 1
 		s.NextAt, s.CatchUp = last, true
@@ -151,14 +150,14 @@ func (r *Runner) passMissed(s *Schedule, plan *Plan, now time.Time) {
 	s.SettledAt, s.NextAt = last, plan.Next(last)
 }
 
-// moveOn moves to the next occurrence, after the occurrence with the given due time was processed.
+// moveOn records that the occurrence with the given due time was handled, and sets the next occurrence.
 func (s *State) moveOn(plan *Plan, due time.Time) {
 	s.SettledAt, s.CatchUp = due, false
 	s.NextAt = plan.Next(due)
 	s.assignNumber()
 }
 
-// assignNumber gives the next occurrence a new number, if the last message has used the number already.
+// assignNumber gives the next occurrence a new number if the last message has used the present number.
 func (s *State) assignNumber() {
 	if s.NextRun == s.Last.Run {
 		s.Runs++
@@ -168,21 +167,20 @@ func (s *State) assignNumber() {
 
 func (s Schedule) newPlan() (*Plan, error) { return NewPlan(s.Definition, s.Anchor) }
 
-// isPending reports whether a message is not final yet.
 func (r *Runner) isPending(ctx context.Context, message string) (bool, error) {
 	id, err := weir.ParseID(message)
 	if err != nil {
-		return false, nil // no message was filed yet
+		return false, nil // the schedule has no message yet, or the id of its last message is not known
 	}
 	st, err := r.cfg.Log.Status(ctx, id)
 	if weir.KindOf(err) == weir.NotFound {
-		return false, nil // removed after its retention
+		return false, nil // retention has removed the message
 	}
 	return err == nil && !st.Stage.Final(), err
 }
 
-// fileMessage builds the next occurrence's message and appends it. If the message breaks a rule of its contract,
-// fileMessage counts the occurrence as refused and returns no error.
+// fileMessage builds the next occurrence's message and appends the message to the log. If the contract refuses the
+// message, fileMessage counts the occurrence as refused and returns no error.
 func (r *Runner) fileMessage(ctx context.Context, s *Schedule, now time.Time) error {
 	due := s.NextAt
 	m, err := r.buildMessage(ctx, s.Definition, due, s.NextRun)
@@ -201,7 +199,8 @@ func (r *Runner) fileMessage(ctx context.Context, s *Schedule, now time.Time) er
 	}
 	receipt, err := r.appendMessage(ctx, m, s.Name+"@"+formatDue(due))
 	if weir.KindOf(err) == weir.Invalid && err != nil {
-		// The occurrence was filed already, with another definition or with another number in its text.
+		// The log has another body under this idempotency key. So the occurrence was appended earlier, with another
+		// definition or number.
 		receipt, err = lane.Receipt{}, nil
 	}
 	if err != nil {
@@ -215,7 +214,7 @@ func (r *Runner) fileMessage(ctx context.Context, s *Schedule, now time.Time) er
 
 const maxRefusal = 1000 // bytes
 
-// refusalText returns a line with the first problem of a refused message.
+// refusalText returns the message of err with its first problem, in at most maxRefusal bytes.
 func refusalText(err error) string {
 	var e *weir.Error
 	if !errors.As(err, &e) {
@@ -228,7 +227,6 @@ func refusalText(err error) string {
 	return strings.ToValidUTF8(line[:min(len(line), maxRefusal)], "")
 }
 
-// buildMessage renders a run's body, and turns it into a message by its contract.
 func (r *Runner) buildMessage(ctx context.Context, d Definition, due time.Time, run int64) (weir.Message, error) {
 	t, err := parseTemplate(d.Message)
 	if err != nil {
@@ -243,7 +241,7 @@ func (r *Runner) appendMessage(ctx context.Context, m weir.Message, key string) 
 		return receipt, err
 	}
 	id := receipt.Message.ID
-	// A duplicate gets a ticket, too, because the process that filed the message may have died before it sent a ticket.
+	// A duplicate gets a ticket, too: the process that appended the message may have crashed before it put a ticket.
 	r.cfg.Tickets.EnqueueAsync(id.Lane)
 	if receipt.Duplicate {
 		return receipt, nil

@@ -15,27 +15,28 @@ import (
 const lastYear = 9999
 
 // Plan computes the due times of a schedule.
-// Plan passes times to the cron library as if they were UTC, where no hour is skipped or repeated. The library finds
-// the next local time as a wall clock would show it, and Plan turns that local time into an instant. If Plan passed
-// times of the schedule's zone, the library would run a fixed time such as "30 2 * * *" in Berlin twice when clocks are
-// set back. It would also not report which local times are skipped.
+//
+// Plan gives local times to the cron library as if they were UTC, which skips and repeats no hour. Then Plan converts
+// the library's local times into instants. With times in the schedule's zone, the library would run a fixed time such
+// as "30 2 * * *" in Berlin twice when clocks are set back. Also, the library would not report skipped local times.
 type Plan struct {
 	spec       *cron.SpecSchedule // nil for @every
-	every      int64              // length of the intervals of @every, in seconds; 0 = cron fields
-	anchor     time.Time          // start of the first interval
+	every      int64              // seconds between two runs of @every; 0 = the plan has cron fields
+	anchor     time.Time          // time from which @every counts
 	isInterval bool               // a local time that occurs twice is due twice
 	zone       *time.Location
 	start, end time.Time
 }
 
-// cronParser follows Vixie cron: if day of month and day of week are both restricted, a day that matches one is enough.
+// cronParser follows Vixie cron: if day of month and day of week are both restricted, a day needs to match only one of
+// these fields.
 var cronParser = cron.MustNewParser(
 	cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
 
 const everyPrefix = "@every "
 
 // NewPlan returns the plan of a definition. If the definition has no start, @every counts from the parameter "anchor".
-// The error is Invalid and names every problem.
+// The error has the kind Invalid and lists all problems.
 func NewPlan(d Definition, anchor time.Time) (*Plan, error) {
 	p := &Plan{start: d.Start, end: d.End, anchor: anchor.Truncate(time.Second), zone: time.UTC}
 	if !d.Start.IsZero() {
@@ -66,7 +67,7 @@ func newInvalidError(message string, problems ...weir.Problem) error {
 	return &weir.Error{Kind: weir.Invalid, Op: "schedule", Message: message, Problems: problems}
 }
 
-// maxCronLength is the largest size of a cron expression in bytes. Without a limit, an expression might not fit a row.
+// maxCronLength is the largest length of a cron expression in bytes. A longer expression might not fit into a row.
 const maxCronLength = 256
 
 func (p *Plan) parseCron(text string) error {
@@ -102,7 +103,7 @@ func (p *Plan) parseCron(text string) error {
 	return nil
 }
 
-// parseEvery accepts only whole seconds, because idempotency keys have due times without fractions; see formatDue.
+// parseEvery accepts only whole seconds, because the due times in idempotency keys have no fractions; see formatDue.
 func (p *Plan) parseEvery(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -115,7 +116,7 @@ func (p *Plan) parseEvery(text string) error {
 	return nil
 }
 
-// Next returns the first occurrence after a time; zero if there is none.
+// Next returns the due time of the first occurrence after a time, or zero if no occurrence follows.
 func (p *Plan) Next(after time.Time) time.Time {
 	if !p.start.IsZero() && after.Before(p.start) {
 		after = p.start.Add(-1)
@@ -138,10 +139,10 @@ func (p *Plan) nextOccurrence(after time.Time) time.Time {
 	return p.nextLocal(after)
 }
 
-// nextLocal returns the first occurrence after a time by the cron fields. It searches from one change of the zone's
-// offset to the next, because between two changes local times and instants have the same order.
+// nextLocal returns the first occurrence after a time, for cron fields. It searches one span of time after the other.
+// Within a span the zone's offset does not change, so a later local time is also a later instant.
 func (p *Plan) nextLocal(after time.Time) time.Time {
-	at := after.In(p.zone) // a time in the span that is searched now; a span has one offset
+	at := after.In(p.zone) // a time in the span that is searched
 	for {
 		offset, change := offsetAt(at), nextOffsetChange(at)
 		wall := p.nextWall(after.UTC().Add(offset))
@@ -160,9 +161,8 @@ func (p *Plan) nextLocal(after time.Time) time.Time {
 	}
 }
 
-// nextWall returns the next local time that the cron fields name, written as if it were UTC. One call of the library
-// searches five years, but from one 29 February to the next it can be eight years. So nextWall calls it up to three
-// times.
+// nextWall returns the next local time that the cron fields name, as if it were UTC. The library searches only five
+// years, but leap days can be eight years apart. So nextWall calls the library up to three times.
 func (p *Plan) nextWall(after time.Time) time.Time {
 	for range 3 {
 		if after.Year() > lastYear {
@@ -176,7 +176,7 @@ func (p *Plan) nextWall(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// isRepeated reports whether a local time occurs for the second time, because clocks were set back.
+// isRepeated reports whether a wall clock shows this local time for the second time, because clocks were set back.
 func isRepeated(at time.Time) bool {
 	start, _ := at.ZoneBounds()
 	if start.IsZero() {
@@ -189,7 +189,7 @@ func isRepeated(at time.Time) bool {
 	return back > 0 && earlier.Before(start) && (since.IsZero() || !earlier.Before(since))
 }
 
-// willRepeat reports whether a local time will occur again, because clocks will be set back.
+// willRepeat reports whether a wall clock will show this local time again, because clocks will be set back.
 func willRepeat(at time.Time) bool {
 	end := nextOffsetChange(at)
 	if end.IsZero() {
@@ -201,10 +201,10 @@ func willRepeat(at time.Time) bool {
 	return back > 0 && !again.Before(end) && (until.IsZero() || again.Before(until))
 }
 
-// nextOffsetChange returns a time after t up to which the zone's offset stays the same; zero = the offset never
-// changes. The returned time need not be a change of the offset. Behind the end of the zone's tables ZoneBounds takes
-// each year as 365 days. So on the last day of a leap year it returns an end that has passed, and nextOffsetChange
-// returns the time an hour later instead.
+// nextOffsetChange returns a time after t. From t until the returned time, the zone's offset stays the same. Zero means
+// that the offset never changes. In years after the end of the zone's tables, time.ZoneBounds takes each year as 365
+// days. So on the last day of a leap year ZoneBounds returns an end that is not after t. Then nextOffsetChange returns
+// t plus an hour; the offset need not change at that time.
 func nextOffsetChange(t time.Time) time.Time {
 	_, end := t.ZoneBounds()
 	if !end.IsZero() && !end.After(t) {
@@ -218,11 +218,11 @@ func offsetAt(t time.Time) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// countLimit is the largest number of missed occurrences that countMissed counts.
+// countLimit is the largest number of occurrences that countMissed visits.
 const countLimit = 10_000
 
-// countMissed returns the last occurrence up to now. It also returns the number of occurrences from the one at the time
-// "first" to that last one, both included. For cron fields the count stops at countLimit.
+// countMissed returns the last occurrence up to now. It also returns the number of occurrences from the parameter
+// "first" to that last one, both included. For cron fields this number is at most countLimit.
 func (p *Plan) countMissed(first, now time.Time) (time.Time, int64) {
 	if !p.end.IsZero() && !now.Before(p.end) {
 		now = p.end.Add(-1)
@@ -241,8 +241,8 @@ func (p *Plan) countMissed(first, now time.Time) (time.Time, int64) {
 	return last, count
 }
 
-// lastBefore returns the last occurrence up to now, if there are too many occurrences to visit all of them. It searches
-// from a time shortly before now, and then from earlier times, until it finds an occurrence.
+// lastBefore returns the last occurrence up to now, without a visit to all occurrences. It searches the last minute,
+// and then ever longer times before now, until it finds an occurrence.
 func (p *Plan) lastBefore(known, now time.Time) time.Time {
 	for _, back := range []time.Duration{time.Minute, time.Hour, 48 * time.Hour, 32 * 24 * time.Hour} {
 		from := laterOf(known, now.Add(-back))
@@ -253,7 +253,7 @@ func (p *Plan) lastBefore(known, now time.Time) time.Time {
 	return p.scanUntil(known, now)
 }
 
-// scanUntil returns the last occurrence up to now. It visits each occurrence after the time "last".
+// scanUntil visits each occurrence after the parameter "last", and returns the last occurrence up to now.
 func (p *Plan) scanUntil(last, now time.Time) time.Time {
 	for next := p.Next(last); !next.IsZero() && !next.After(now); next = p.Next(next) {
 		last = next

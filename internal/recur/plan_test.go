@@ -30,11 +30,9 @@ func parseDay(s string) time.Time {
 	return t
 }
 
-// TestPlan_Next compares Next with a search over every minute. A minute is due if the local clock then shows a time
-// that the fields name. If a local time occurs twice, it is due once, except if the fields name every hour.
 func TestPlan_Next(t *testing.T) {
 	t.Parallel()
-	stretches := map[string][2]string{ // zone and name, with days, most of them around a change of the zone's offset
+	stretches := map[string][2]string{ // key: zone and name; value: the first day, and the day after the last day
 		"Europe/Berlin spring":      {"2026-03-27", "2026-03-31"},
 		"Europe/Berlin autumn":      {"2026-10-23", "2026-10-27"},
 		"America/New_York spring":   {"2026-03-06", "2026-03-10"},
@@ -47,7 +45,7 @@ func TestPlan_Next(t *testing.T) {
 		"Antarctica/Troll march":    {"2026-03-27", "2026-03-31"}, // a change of two hours
 		"Antarctica/Troll oct":      {"2026-10-23", "2026-10-27"},
 		"Asia/Kathmandu none":       {"2026-03-27", "2026-03-30"},
-		"Europe/Berlin leap year":   {"2096-12-29", "2097-01-02"}, // after the end of the zone's tables
+		"Europe/Berlin leap year":   {"2096-12-29", "2097-01-02"}, // later than all clock changes in the zone's table
 		"Europe/Berlin far spring":  {"2096-03-23", "2096-03-27"},
 		"Africa/Casablanca ramadan": {"2026-02-13", "2026-02-17"},
 		"America/Havana spring":     {"2026-03-06", "2026-03-10"}, // the day begins at 01:00
@@ -74,6 +72,8 @@ func TestPlan_Next(t *testing.T) {
 	}
 }
 
+// listByMinutes returns each minute at which the local clock shows a time of the cron fields. If the clock shows a time
+// twice, only the first of the two minutes counts. But if the hour field names every hour, both minutes count.
 func listByMinutes(t *testing.T, expr, zone string, from, to time.Time) []string {
 	t.Helper()
 	location, err := time.LoadLocation(zone)

@@ -2,13 +2,13 @@ package recur
 
 import "time"
 
-// MaxPreview is the largest number of runs of a preview.
+// MaxPreview is the largest number of runs that a caller of the API can request.
 const MaxPreview = 200
 
-// Doubled distinguishes the two runs at a local time that occurs twice.
+// Doubled names one of the two instants at which a local time occurs.
 type Doubled string
 
-// The two runs at a local time that occurs twice because clocks are set back.
+// The two instants of a local time that occurs twice, because clocks are set back.
 const (
 	First  Doubled = "first"
 	Second Doubled = "second"
@@ -21,21 +21,21 @@ type Run struct {
 	Doubled Doubled   // empty if the local time occurs once
 }
 
-// Change is a local time that the cron fields name, and that a change of clocks skips or repeats.
+// Change is a local time that the cron fields name, and that is skipped or repeated when clocks change.
 type Change struct {
-	Local time.Time // as a wall clock would show it, written as if it were UTC
+	Local time.Time // as a wall clock shows it, but with UTC as its zone
 	At    time.Time // when the clocks change
 	Runs  int       // number of runs at the local time: 0 if it is skipped, 1 or 2 if it is repeated
 }
 
-// Preview lists the next runs, and the changes of clocks that affect them.
+// Preview lists the next runs, and the skipped and repeated local times up to the last of these runs.
 type Preview struct {
 	Runs    []Run
 	Skipped []Change
 	Doubled []Change
 }
 
-// Preview returns the next n runs after a time.
+// Preview returns up to n runs after a time.
 func (p *Plan) Preview(after time.Time, n int) Preview {
 	var out Preview
 	last := after
@@ -70,8 +70,8 @@ func (p *Plan) newDoubled(local time.Time) Change {
 	return c
 }
 
-// findSkipped returns up to n local times between two instants that the cron fields name, and that a change of clocks
-// skips.
+// findSkipped looks at the clock changes between two instants. It returns up to n local times that the cron fields name
+// and that these changes skip.
 func (p *Plan) findSkipped(from, to time.Time, n int) []Change {
 	var out []Change
 	if !p.start.IsZero() {
@@ -93,5 +93,5 @@ func (p *Plan) findSkipped(from, to time.Time, n int) []Change {
 	}
 }
 
-// wallTime returns a local time written as if it were UTC.
+// wallTime returns a time in UTC that has the date and the clock reading of the time "local".
 func wallTime(local time.Time) time.Time { return local.UTC().Add(offsetAt(local)) }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// After a failure a schedule is tried again after minRetry. Each further pause is twice as long as the one before,
-	// up to maxRetry. The sweep tries the schedule, too.
+	// minRetry is the pause after a schedule's first failure. Each further failure in a row doubles the pause, up to
+	// maxRetry.
 	minRetry = 500 * time.Millisecond
 	maxRetry = 30 * time.Second
 )
@@ -25,7 +25,7 @@ type Log interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Accepter turns a body into a message by its contract.
+// Accepter applies the contract to a body, and returns the message.
 type Accepter interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }
@@ -40,20 +40,20 @@ type Config struct {
 	Contracts Accepter
 	Tickets   Tickets
 	Now       func() time.Time
-	Rand      func() float64 // 0 to 1, called concurrently; nil = math/rand
+	Rand      func() float64 // returns 0 to 1; must allow concurrent calls; nil = math/rand
 	Logger    *slog.Logger
 	Limits    Limits
 }
 
-// Runner runs the schedules in this process: it has a timer for each schedule, and changes schedules for
-// users. Any number of runners may share a table.
+// Runner appends the message of each schedule at the due times, and changes schedules for users. Several processes can
+// have a Runner for the same table.
 type Runner struct {
 	cfg    Config
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	// putLock has one value while storeDefinition runs. It is not a mutex, because in tests virtual time stops while a
-	// goroutine waits for a mutex.
+	// putLock lets the process store only one definition at a time. It is a channel, not a mutex: while a goroutine
+	// waits for a mutex, the virtual time of tests stands still.
 	putLock chan struct{}
 
 	mu       sync.Mutex
@@ -63,19 +63,19 @@ type Runner struct {
 	inFlight sync.WaitGroup
 }
 
-// scheduleTimer fires at the next occurrence of one schedule in this process.
+// scheduleTimer is the timer of one schedule.
 type scheduleTimer struct {
 	timer      *time.Timer
 	fireAt     time.Time
 	order      firingOrder
-	revision   int64         // Runner.revision when it was set
-	firingLock chan struct{} // has one value while fireTimer runs; not a mutex, for the same reason as Runner.putLock
-	failures   int           // in a row; only fireTimer uses it
+	revision   int64         // Runner.revision when the timer was set
+	firingLock chan struct{} // lock of fireTimer; a channel for the same reason as Runner.putLock
+	failures   int           // failures in a row; only fireTimer uses this field
 }
 
-// firingOrder is the order in which the timers of processes fire. The timer of the process that filed the last
-// occurrence fires first. The timers of all other processes fire laterDelay later, and these processes usually find the
-// occurrence filed. So an occurrence costs each of them one read, and no process waits for another.
+// firingOrder tells when the timers of several processes fire for an occurrence. The process that appended the last
+// occurrence fires first. All other processes fire later, at least by laterDelay. They usually find that the occurrence
+// is handled, which costs each of them one read.
 type firingOrder bool
 
 const (
@@ -83,13 +83,13 @@ const (
 	firesLater firingOrder = false
 )
 
-// laterDelay is the delay of the timers that fire later. A random time of up to laterDelay is added to it.
+// laterDelay delays a timer that fires later. A random time of up to laterDelay is added.
 const laterDelay = 50 * time.Millisecond
 
 // maxWait bounds a timer's wait, so that the wait plus the delays cannot overflow a time.Duration.
 const maxWait = 100 * 365 * 24 * time.Hour
 
-// New returns a Runner. It has no timers before Load.
+// New returns a Runner without timers; Load sets the timers.
 func New(cfg Config) *Runner {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Float64
@@ -99,8 +99,8 @@ func New(cfg Config) *Runner {
 		putLock: make(chan struct{}, 1)}
 }
 
-// Load reads the next due time of all schedules, and sets their timers. It is called at the start of the process and by
-// each sweep, so that this process also runs the schedules of a process that has died.
+// Load reads all schedules and sets their timers. A process calls Load at its start and in each sweep. So each process
+// has a timer for every schedule, and a schedule still runs after the process that stored it has died.
 func (r *Runner) Load(ctx context.Context) error {
 	r.mu.Lock()
 	readRevision := r.revision
@@ -112,13 +112,13 @@ func (r *Runner) Load(ctx context.Context) error {
 	return err
 }
 
-// alwaysNewer is a readRevision, for a caller of resetTimer that has just written the row. The time that such a caller
-// sets replaces the time of any earlier read.
+// alwaysNewer is the readRevision of a caller of resetTimer that has just written the row. This caller's time always
+// replaces the timer's present time.
 const alwaysNewer = math.MaxInt64
 
-// resetTimer sets a schedule's timer; a zero time removes the timer. The parameter readRevision is the value that
-// Runner.revision had before the caller read the row. A timer that was set after that read is newer, so resetTimer
-// leaves it unchanged.
+// resetTimer sets a schedule's timer; a zero time removes the timer. The parameter readRevision is Runner.revision
+// before the caller read the row. If the timer's revision is higher, the timer was set later, and its time can be newer
+// than the caller's row. Then resetTimer leaves the timer unchanged.
 func (r *Runner) resetTimer(name string, at time.Time, readRevision int64, order firingOrder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +138,7 @@ func (r *Runner) resetTimer(name string, at time.Time, readRevision int64, order
 		t.timer = time.AfterFunc(math.MaxInt64, func() { r.fireTimer(name, t) })
 		r.timers[name] = t
 	} else if t.fireAt.Equal(at) {
-		order = order || t.order // a sweep does not make the timer fire later
+		order = order || t.order // if the time stays the same, Load does not turn firesFirst into firesLater
 	}
 	wait := min(at.Sub(r.cfg.Now()), maxWait)
 	if order == firesLater {
@@ -149,8 +149,8 @@ func (r *Runner) resetTimer(name string, at time.Time, readRevision int64, order
 	t.timer.Reset(wait)
 }
 
-// fireTimer processes due occurrences, and sets the timer for the next one. The row decides whether
-// an occurrence is due, not the timer.
+// fireTimer handles due occurrences, and sets the timer for the next one. The row, not the timer, decides whether an
+// occurrence is due.
 func (r *Runner) fireTimer(name string, t *scheduleTimer) {
 	t.firingLock <- struct{}{}
 	defer func() { <-t.firingLock }()
@@ -178,8 +178,8 @@ func (r *Runner) fireTimer(name string, t *scheduleTimer) {
 	}
 }
 
-// Close stops the timers, and waits until no due occurrence is being processed. If ctx ends first, Close cuts the
-// processing off and returns the cause.
+// Close stops the timers, and waits until the work on due occurrences is done. If ctx ends first, Close cancels the
+// work and returns the cause of ctx.
 func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.isClosed = true

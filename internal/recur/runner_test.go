@@ -33,7 +33,7 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 			}
 		})
 	})
-	// Process b did not file the last occurrence. So its timers fire later, and it only reads.
+	// Process a appends each occurrence. Process b only reads the row of the schedule.
 	t.Run("AFollowerOnlyReads", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.putSchedule(w.newRunner("a", 0), "s", newDefinition("@every 1m"))
@@ -105,7 +105,7 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 }
 
 // runOnBadStorage runs four processes whose clocks differ, and starts a further process every ten seconds. One in ten
-// requests to storage fails, in one of three ways: storage does not do it, does it all the same, or does it later.
+// requests to storage fails: storage does not do the request, or does it and returns an error, or does it later.
 func (w *world) runOnBadStorage(seed uint64) {
 	w.t.Helper()
 	dice := rand.New(rand.NewPCG(seed, 1))
@@ -119,7 +119,7 @@ func (w *world) runOnBadStorage(seed uint64) {
 			storagetest.Late}[dice.IntN(3)], Delay: time.Duration(dice.IntN(3000)) * time.Millisecond}
 	})
 	for i, actor := range []string{"b", "c", "d"} {
-		// An error does not matter: the next sweep loads the schedules.
+		// If Load fails in this process, other processes still run the schedule.
 		_ = w.newRunner(actor, time.Duration(i-1)*2*time.Second).Load(w.t.Context())
 	}
 	for i := range 10 {
@@ -140,8 +140,7 @@ func (w *world) runOnBadStorage(seed uint64) {
 	}
 }
 
-// checkEachSecond checks that each of the first n seconds has one message. The run of that message is the number of the
-// second.
+// checkEachSecond checks that there are n messages: run 1 for second 1, run 2 for second 2, and so on.
 func (w *world) checkEachSecond(n int) {
 	w.t.Helper()
 	w.checkEachOnce()
@@ -226,8 +225,8 @@ func TestRunner_Missed(t *testing.T) {
 		dues   string
 		lost   int64
 	}{
-		// No process runs from 01:00 on. With Missed = One, the occurrence of 02:30 is filed late, and the occurrence
-		// of 01:30 is counted as missed.
+		// At 01:00 the only process stops. Other processes start when the time "down" is over. In the case "One", the
+		// occurrence at 02:30 is appended late, and the occurrence at 01:30 counts as missed.
 		"One":            {recur.One, 140 * time.Minute, "00:30:00Z 02:30:00Z 03:30:00Z", 1},
 		"All":            {recur.All, 140 * time.Minute, "00:30:00Z 01:30:00Z 02:30:00Z 03:30:00Z", 0},
 		"None":           {recur.None, 140 * time.Minute, "00:30:00Z 03:30:00Z", 2},
@@ -264,7 +263,7 @@ func afterTenYears(t *testing.T, w *world) {
 	w.putSchedule(a, "cron", newDefinition("* * * * * *"))
 	a.Close(t.Context())
 	passTime(10 * 365 * 24 * time.Hour)
-	now := time.Now().Add(time.Second).UTC().Format(time.RFC3339) // occurrences are filed a second ahead
+	now := time.Now().Add(time.Second).UTC().Format(time.RFC3339) // a message is appended a second before its due time
 	w.startRunner("b")
 	passTime(0)
 	got := w.listMessages()
@@ -276,9 +275,9 @@ func afterTenYears(t *testing.T, w *world) {
 	}
 }
 
-// With Missed = One, process b files one message for the occurrences that were missed while no process ran, and then
-// crashes before it moves the row. Process c starts after further occurrences were missed. Process c must find the
-// message of b, and file one message for the further occurrences only.
+// Process b appends one message for all missed occurrences, and crashes before it records the message in the row.
+// Further occurrences are missed before process c starts. Process c must find the message of b, and append one message
+// for the further occurrences only.
 func TestRunner_MissedOneCrash(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		a := w.newRunner("a", 0)
@@ -290,7 +289,7 @@ func TestRunner_MissedOneCrash(t *testing.T) {
 			if c.Actor == "b" && writesRow(c) {
 				moves++
 			}
-			if c.Actor == "b" && moves > 1 { // the first write sets CatchUp; after it the message is filed
+			if c.Actor == "b" && moves > 1 { // the first write precedes the append, the second follows it
 				return storagetest.Fault{Kind: storagetest.FailBefore}
 			}
 			return storagetest.Fault{}
@@ -336,7 +335,7 @@ func TestRunner_Overlap(t *testing.T) {
 			passTime(time.Hour)
 			other, done := w.newRunner("", 0), false
 			w.faults.Set(func(c storagetest.Call) storagetest.Fault {
-				if !done && writesRow(c) { // b has filed the second occurrence
+				if !done && writesRow(c) { // b has appended the second occurrence
 					done = true
 					w.putSchedule(other, "s", newDefinition("@every 1h", skip,
 						func(d *recur.Definition) { d.End = time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC) }))

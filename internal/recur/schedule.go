@@ -11,19 +11,20 @@ import (
 	"weir/internal/weir"
 )
 
-// Overlap is the treatment of an occurrence that is due while the last message of the schedule is not final.
+// Overlap is the treatment of an occurrence that is due while the schedule's last message is not final.
 type Overlap string
 
 // The ways to treat an overlap.
 const (
-	Queue Overlap = "queue" // the occurrence is filed; its message waits behind the earlier message
-	Skip  Overlap = "skip"  // the occurrence is not filed, and counted in State.Skipped
+	Queue Overlap = "queue" // the occurrence becomes a message
+	Skip  Overlap = "skip"  // the occurrence does not become a message, and counts in State.Skipped
 )
 
-// Missed is the treatment of missed occurrences: those that were due while no process ran; see Grace.
+// Missed is the treatment of missed occurrences. An occurrence is missed if no process handles it within Grace after
+// its due time.
 type Missed string
 
-// The ways to make up for missed occurrences.
+// The ways to treat missed occurrences.
 const (
 	One  Missed = "one"  // the last missed occurrence becomes a message
 	All  Missed = "all"  // each missed occurrence becomes a message
@@ -39,8 +40,8 @@ type Definition struct {
 	CopiedFrom  string    `json:"-"` // id of the stored message that Message was copied from; empty = not copied
 	Overlap     Overlap   // empty = Queue
 	Missed      Missed    // empty = One
-	Paused      bool      // no occurrence is due
-	Start       time.Time // earlier occurrences are left out; zero = no limit
+	Paused      bool      // no occurrence becomes a message
+	Start       time.Time // occurrences before Start are left out; zero = no limit
 	End         time.Time // occurrences at or after End are left out; zero = no limit
 }
 
@@ -61,8 +62,7 @@ func (d Definition) withDefaults() Definition {
 	return d
 }
 
-// hashVersion returns the version of a definition: a hash of its fields except CopiedFrom. So a Put of the same fields
-// changes nothing.
+// hashVersion returns the version of a definition: a hash of all fields except CopiedFrom.
 func (d Definition) hashVersion() string {
 	data, err := json.Marshal(d)
 	if err != nil {
@@ -76,24 +76,24 @@ func (d Definition) hashVersion() string {
 type Filed struct {
 	DueAt     time.Time
 	Run       int64
-	MessageID string // empty = the occurrence was filed with another message text
+	MessageID string // empty if the log already had a message of this occurrence, with another body
 	At        time.Time
 }
 
 // State is the progress of a schedule.
 type State struct {
-	NextAt    time.Time // due time of the next occurrence; zero = paused, or over
+	NextAt    time.Time // due time of the next occurrence; zero = the schedule is paused or has ended
 	NextRun   int64     // number of the next occurrence
-	Runs      int64     // numbers assigned so far, including NextRun
+	Runs      int64     // highest number assigned so far; NextRun counts as assigned
 	Anchor    time.Time // time from which @every counts
-	SettledAt time.Time // due time of the last occurrence that was processed
-	CatchUp   bool      // the next occurrence replaces all missed occurrences
+	SettledAt time.Time // due time of the last occurrence that was handled
+	CatchUp   bool      // the next occurrence is appended however late it is, and replaces all missed ones
 	Last      Filed     // the last occurrence that became a message
 	SkippedAt time.Time // due time of the last occurrence that was skipped
 
 	Filed   int64  // occurrences that became a message
-	Skipped int64  // occurrences that were not filed because of an overlap
-	Missed  int64  // occurrences that were due while no process ran, and were not filed later
+	Skipped int64  // occurrences that did not become a message because of Overlap
+	Missed  int64  // missed occurrences that did not become a message
 	Refused int64  // occurrences whose message broke a rule of its contract
 	Refusal string // reason of the last refusal
 }
@@ -108,12 +108,12 @@ type Schedule struct {
 	ChangedAt time.Time
 
 	etag    storage.ETag
-	columns map[string]any // columns of the message
+	columns map[string]any // the columns of the row that have the message, or the name of its blob
 }
 
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)
 
-// CheckName returns an error if no schedule may have this name.
+// CheckName returns an error of kind Malformed if the name of a schedule is not valid.
 func CheckName(name string) error {
 	if !namePattern.MatchString(name) || name == "." || name == ".." {
 		return &weir.Error{Kind: weir.Malformed, Op: "schedule",
@@ -122,14 +122,14 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Condition is the condition under which a schedule may be changed; the zero value allows every change.
+// Condition restricts a change of a schedule, as If-Match and If-None-Match do. The zero value allows every change.
 type Condition struct {
 	Versions  []string // the stored version must be one of these; "*" = any version; nil = no condition
-	NotExists bool     // no schedule may have the name yet
+	NotExists bool     // the schedule must not exist
 }
 
 // checkVersion returns Stale if the present version of a schedule does not meet the condition. An empty version means
-// that there is no schedule.
+// that the schedule does not exist.
 func (c Condition) checkVersion(version string) error {
 	refuse := func(message string) error {
 		return &weir.Error{Kind: weir.Stale, Op: "schedule", Message: message}

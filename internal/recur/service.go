@@ -18,9 +18,14 @@ func (r *Runner) Get(ctx context.Context, name string) (Schedule, error) {
 // List returns all schedules, in the order of their names, without their messages.
 func (r *Runner) List(ctx context.Context) ([]Schedule, error) { return r.cfg.Store.List(ctx) }
 
-// Put stores a definition under a name, and reports whether the schedule is new. If the definition is unchanged, Put
-// writes nothing. Errors: Invalid with every problem, the contract's error about the message, Stale if the schedule
-// does not meet cond, Conflict if the Limits would be exceeded, Unavailable.
+// Put stores a definition under a name, and reports whether the schedule is new. It writes nothing if the definition is
+// unchanged. Errors:
+//
+//   - Invalid, with all problems of the definition
+//   - the contract's error, if the contract refuses the message
+//   - Stale, if the schedule does not meet cond
+//   - Conflict, if the schedule would exceed the Limits
+//   - Unavailable
 func (r *Runner) Put(ctx context.Context, name string, d Definition, cond Condition) (Schedule, bool, error) {
 	d = d.withDefaults()
 	if err := r.checkDefinition(ctx, d); err != nil {
@@ -29,10 +34,10 @@ func (r *Runner) Put(ctx context.Context, name string, d Definition, cond Condit
 	return r.storeDefinition(ctx, name, d, cond)
 }
 
-// storeDefinition is Put for a definition that was checked.
+// storeDefinition is Put without the check of the definition.
 func (r *Runner) storeDefinition(ctx context.Context, name string, d Definition, cond Condition) (Schedule, bool, error) {
 	select {
-	case r.putLock <- struct{}{}: // so that Puts at the same moment count each other against the limits
+	case r.putLock <- struct{}{}: // so that concurrent Puts of this process cannot exceed the limits
 	case <-ctx.Done():
 		return Schedule{}, false, errTooBusy()
 	}
@@ -50,8 +55,8 @@ func (r *Runner) storeDefinition(ctx context.Context, name string, d Definition,
 	return Schedule{}, false, errTooBusy()
 }
 
-// SetPaused pauses or resumes a schedule, and changes nothing else of its definition. A schedule whose definition is
-// not valid any more can be paused, but it cannot be resumed. Errors: NotFound, and the errors of Put.
+// SetPaused pauses or resumes a schedule. Before SetPaused resumes a schedule, it checks the definition as Put does.
+// Errors: NotFound, and the errors of Put.
 func (r *Runner) SetPaused(ctx context.Context, name string, isPaused bool) (Schedule, error) {
 	for range maxConflicts {
 		s, err := r.cfg.Store.Get(ctx, name)
@@ -66,7 +71,7 @@ func (r *Runner) SetPaused(ctx context.Context, name string, isPaused bool) (Sch
 		}
 		stored, _, err := r.storeDefinition(ctx, name, d, Condition{Versions: []string{s.Version}})
 		if weir.KindOf(err) == weir.Stale {
-			continue // another change came first
+			continue // another caller has changed the schedule
 		}
 		return stored, err
 	}
@@ -131,11 +136,12 @@ func (r *Runner) putOnce(ctx context.Context, name string, d Definition, cond Co
 		return Schedule{}, false, err
 	}
 	if found {
-		// Occurrences that are due, or that a process whose clock is ahead may already have filed, belong to the old
-		// definition. So they are filed with the old definition first.
+		// First processDue handles the occurrences of the old definition: those that are due, and those that a process
+		// with a fast clock may have appended already. Otherwise the new definition could append an occurrence that the
+		// old definition has appended.
 		ahead := clockSkew
 		if d.Paused {
-			ahead = 0
+			ahead = 0 // a paused definition appends nothing
 		}
 		checked := old.Version
 		if old, _, err = r.processDue(ctx, name, ahead); err != nil {
@@ -150,7 +156,9 @@ func (r *Runner) putOnce(ctx context.Context, name string, d Definition, cond Co
 		return Schedule{}, false, err
 	}
 	if err := r.writeSchedule(ctx, &next); err != nil {
-		if isChanged(err) { // the row is certainly not written; after another error the write may still arrive
+		// If another caller has changed the row (isChanged), "next" was not written, and its message is not needed.
+		// After any other error the write can still succeed later, and then the row needs the message.
+		if isChanged(err) {
 			r.removeOldMessage(ctx, next, old)
 		}
 		return Schedule{}, false, err
@@ -167,7 +175,8 @@ func (r *Runner) findSchedule(ctx context.Context, name string) (Schedule, bool,
 	return s, err == nil, err
 }
 
-// nextRevision returns the schedule that replaces "old"; "old" is empty if the schedule is new.
+// nextRevision returns the schedule that replaces "old", and stores the message of d. If there was no schedule of this
+// name, "old" is empty.
 func (r *Runner) nextRevision(ctx context.Context, name string, old Schedule, d Definition) (Schedule, error) {
 	now := r.cfg.Now().UTC().Truncate(time.Microsecond)
 	next := Schedule{Name: name, Definition: d, State: old.State, Version: d.hashVersion(), CreatedAt: old.CreatedAt,
@@ -191,7 +200,7 @@ func (r *Runner) nextRevision(ctx context.Context, name string, old Schedule, d 
 	return next, err
 }
 
-// writeSchedule stores s. If storage's answer is lost, it reads the row to find out whether the row was written.
+// writeSchedule stores s. If storage's answer is lost, writeSchedule reads the row to see whether the write succeeded.
 func (r *Runner) writeSchedule(ctx context.Context, s *Schedule) error {
 	err := r.cfg.Store.writeRow(ctx, s)
 	if !storage.Is(err, storage.Ambiguous) {
@@ -205,15 +214,16 @@ func (r *Runner) writeSchedule(ctx context.Context, s *Schedule) error {
 	return err
 }
 
-// removeOldMessage removes the message of the schedule "old". Its definition was replaced, or could not be stored.
+// removeOldMessage removes the stored message of the schedule "old", unless the schedule "kept" has the same blob. If
+// the removal fails, removeOldMessage only logs the error.
 func (r *Runner) removeOldMessage(ctx context.Context, old, kept Schedule) {
 	if err := r.cfg.Store.removeMessage(ctx, old, kept); err != nil {
 		r.cfg.Logger.Warn("recur: old message not removed", "err", err)
 	}
 }
 
-// Delete removes a schedule. Messages that the schedule has filed stay. Errors: NotFound, Stale if the schedule does
-// not meet cond, Unavailable.
+// Delete removes a schedule. Messages that the schedule has appended to the log stay. Errors: NotFound, Stale if the
+// schedule does not meet cond, Unavailable.
 func (r *Runner) Delete(ctx context.Context, name string, cond Condition) error {
 	for range maxConflicts {
 		s, err := r.cfg.Store.readRow(ctx, name)
@@ -236,15 +246,15 @@ func (r *Runner) Delete(ctx context.Context, name string, cond Condition) error 
 	return errTooBusy()
 }
 
-// Run files a message of the schedule now, even if the schedule is paused. It returns the receipt and the run's number.
-// The message is not an occurrence: in the schedule's state only the field Runs changes.
+// Run appends a message of the schedule now, even if the schedule is paused. It returns the receipt and the number of
+// the run. The run is not an occurrence: it changes only State.Runs.
 func (r *Runner) Run(ctx context.Context, name string) (lane.Receipt, int64, error) {
 	for range maxConflicts {
 		s, err := r.cfg.Store.Get(ctx, name)
 		if err != nil {
 			return lane.Receipt{}, 0, err
 		}
-		s.Runs++ // reserve the number before a message is filed under it
+		s.Runs++ // reserves the number, so that no other run can have it
 		run := s.Runs
 		err = r.cfg.Store.writeState(ctx, &s)
 		if isChanged(err) {
@@ -263,7 +273,7 @@ func (r *Runner) Run(ctx context.Context, name string) (lane.Receipt, int64, err
 	return lane.Receipt{}, 0, errTooBusy()
 }
 
-// Preview returns the next n runs of a schedule, as if it were not paused.
+// Preview returns up to n runs of a schedule, as if the schedule were not paused.
 func (r *Runner) Preview(ctx context.Context, name string, n int) (Preview, error) {
 	s, err := r.cfg.Store.readRow(ctx, name)
 	if err != nil {
@@ -276,8 +286,8 @@ func (r *Runner) Preview(ctx context.Context, name string, n int) (Preview, erro
 	return plan.Preview(laterOf(r.cfg.Now(), s.SettledAt), n), nil
 }
 
-// Try checks a definition as Put does, but not against the Limits. It returns the definition's next n runs, and stores
-// nothing.
+// Try checks a definition as Put does, but not against the Limits. It returns up to n runs of the definition, and
+// stores nothing.
 func (r *Runner) Try(ctx context.Context, d Definition, n int) (Preview, error) {
 	d = d.withDefaults()
 	if err := r.checkDefinition(ctx, d); err != nil {

@@ -58,7 +58,7 @@ func TestRunner_Put(t *testing.T) {
 			w.startRunner("b")
 			passTime(30 * time.Minute)
 			w.putSchedule(r, "s", newDefinition("@every 10m"))
-			r.Close(t.Context()) // b continues, and its timer still has the time from before the change
+			r.Close(t.Context()) // b continues, and its timer still has the old time
 			passTime(31 * time.Minute)
 			if got := w.listDueTimes(); got != "01:00:00Z" {
 				t.Errorf("filed %s, want 01:00:00Z: b fires at the old time, and files the last missed occurrence", got)
@@ -74,7 +74,7 @@ func TestRunner_Put(t *testing.T) {
 			a := w.newRunner("a", 0)
 			w.putSchedule(a, "s", newDefinition("@every 1h"))
 			a.Close(t.Context())
-			passTime(time.Hour + 2*time.Second) // no process ran; the occurrence is late, but by less than Grace
+			passTime(time.Hour + 2*time.Second) // no process ran; the occurrence is late, but not missed (recur.Grace)
 			w.putSchedule(w.newRunner("b", 0), "s", newDefinition("@every 1h", withKey("other")))
 			passTime(time.Hour)
 			got := w.listMessages()
@@ -85,8 +85,9 @@ func TestRunner_Put(t *testing.T) {
 	})
 }
 
-// A process whose clock is ahead has filed an occurrence, and is suspended before it writes the row. A process whose
-// clock is behind then puts another definition, with another ordering key. The occurrence must not be filed twice.
+// The clock of process a is fast. Process a appends an occurrence, and stalls before it writes the schedule's row.
+// Process b, whose clock is slow, then puts a definition with another ordering key. The occurrence must not become a
+// second message.
 func TestRunner_PutBetweenAppendAndMove(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.putSchedule(w.newRunner("a", 2*time.Second), "s", newDefinition("0 * * * *"))
@@ -110,8 +111,8 @@ func TestRunner_PutBetweenAppendAndMove(t *testing.T) {
 	})
 }
 
-// A new definition is put shortly before an occurrence is due. The occurrence is filed with the old definition, for its
-// own due time.
+// A new definition is put shortly before an occurrence is due. The occurrence must become a message of the old
+// definition, with the occurrence's due time.
 func TestRunner_PutShortlyBeforeADueTime(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		a := w.newRunner("a", 0)
@@ -307,7 +308,7 @@ func TestRunner_LargeMessage(t *testing.T) {
 	})
 }
 
-// A Put stores the blob of its message, and then fails. The schedule must still have the message of the old definition.
+// A Put stores the blob of its message, and then fails. The schedule must still have the old message.
 func TestRunner_LargeMessageNotPut(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		noise := make([]byte, 100<<10)
@@ -329,7 +330,7 @@ func TestRunner_LargeMessageNotPut(t *testing.T) {
 	})
 }
 
-// A write of the state that arrives late must not restore an earlier state of the schedule.
+// A late write of the state must not replace a newer state.
 func TestRunner_LateMove(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.putSchedule(w.newRunner("a", 0), "s", newDefinition("@every 1h"))
@@ -404,8 +405,7 @@ func TestRunner_SetPaused(t *testing.T) {
 	})
 }
 
-// A message that was valid when it was put can break a rule when its run is due. The schedule then records the refusal,
-// and goes on.
+// The contract can refuse a message that was valid at the Put. The schedule then records the refusal, and continues.
 func TestRunner_Refused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		r := w.newRunner("a", 0)

@@ -33,8 +33,7 @@ func (s *Store) Get(ctx context.Context, name string) (Schedule, error) {
 		if err == nil || !storage.Is(err, storage.NotFound) {
 			return schedule, err
 		}
-		// The message was not found: a new definition may have replaced the row, and removed the old message,
-		// meanwhile.
+		// The message is gone. If the row has changed meanwhile, a new definition has replaced the message.
 		again, readErr := s.readRow(ctx, name)
 		if readErr != nil {
 			return Schedule{}, readErr
@@ -57,7 +56,7 @@ func (s *Store) readRow(ctx context.Context, name string) (Schedule, error) {
 	return parseRow(row), nil
 }
 
-// listColumns are the columns of List: all except inlineColumn.
+// listColumns are all columns except inlineColumn, which has the message.
 var listColumns = func() []string {
 	columns := []string{blobColumn}
 	for name := range (Schedule{}).toRow() {
@@ -84,7 +83,6 @@ func (s *Store) List(ctx context.Context) ([]Schedule, error) {
 	}
 }
 
-// writeRow replaces the row that the schedule was read from. It inserts a row if the etag is empty.
 func (s *Store) writeRow(ctx context.Context, schedule *Schedule) error {
 	op := storage.Op{Kind: storage.Insert, Key: schedule.Name, Values: schedule.toRow()}
 	if schedule.etag != "" {
@@ -93,7 +91,6 @@ func (s *Store) writeRow(ctx context.Context, schedule *Schedule) error {
 	return s.writeOne(ctx, schedule, op)
 }
 
-// writeState stores a schedule's state.
 func (s *Store) writeState(ctx context.Context, schedule *Schedule) error {
 	return s.writeOne(ctx, schedule, storage.Op{Kind: storage.Merge, Key: schedule.Name, IfMatch: schedule.etag,
 		Values: schedule.State.toColumns()})
@@ -112,14 +109,13 @@ func (s *Store) writeOne(ctx context.Context, schedule *Schedule, op storage.Op)
 	return nil
 }
 
-// isChanged reports whether a write failed with err because another write changed, deleted or inserted the row after it
-// was read.
+// isChanged reports whether a write failed because another process has changed, deleted or inserted the row.
 func isChanged(err error) bool {
 	return storage.Is(err, storage.Precondition) || storage.Is(err, storage.NotFound) ||
 		storage.Is(err, storage.Conflict)
 }
 
-// apiError returns the error of the API for a storage error.
+// apiError converts an error of storage. A transient error becomes Unavailable.
 func apiError(op string, err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:

@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// template is a message's text, in segments.
+// template is a message text, split into fixed text and fields.
 type template []segment
 
 type segment struct {
@@ -19,8 +19,8 @@ type segment struct {
 	field string // "DueAt" or "Run"; empty = fixed
 }
 
-// parseTemplate parses a message's template. It may contain {{.DueAt}}, {{.Run}}, and {{"quoted
-// text"}} for literal braces, but no other action.
+// parseTemplate parses a message text. The text may contain the actions {{.DueAt}}, {{.Run}} and, for literal braces,
+// {{"quoted text"}}. All other actions are errors.
 func parseTemplate(message []byte) (template, error) {
 	trees, err := parse.Parse("message", string(message), "{{", "}}")
 	if err != nil {
@@ -70,7 +70,6 @@ func newTemplateError(message string) error {
 		weir.Problem{Path: "message", Rule: "template", Message: message})
 }
 
-// renderRun returns the text of the message for a run, with the run's due time and number.
 func (t template) renderRun(due time.Time, run int64) []byte {
 	var b bytes.Buffer
 	for _, p := range t {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// A message is stored compressed. If it has at most inlineLimit bytes, it is in its schedule's row, because a
-	// property of a row takes at most 64 KiB. A larger message is in a blob.
+	// inlineLimit is the largest size in bytes of a compressed message in its schedule's row, because a column takes at
+	// most 64 KiB. A larger message is in a blob, and the row has the blob's name.
 	inlineLimit  = 60 << 10
 	inlineColumn = "Text"
 	blobColumn   = "Blob"
@@ -26,8 +26,8 @@ const orphanAge = 24 * time.Hour
 
 func blobPrefix(name string) string { return partition + "/" + name + "/" }
 
-// storeMessage stores a message if it is large, and returns the message's columns for its row. Each blob has a new
-// name, so that a run always reads the text that its row names.
+// storeMessage returns the columns of a message for its schedule's row, and stores a large message in a blob. Each blob
+// has a new name, so that no reader combines an old row with a new message.
 func (s *Store) storeMessage(ctx context.Context, name string, text []byte) (map[string]any, error) {
 	var b bytes.Buffer
 	w, err := flate.NewWriter(&b, flate.DefaultCompression)
@@ -50,7 +50,7 @@ func (s *Store) storeMessage(ctx context.Context, name string, text []byte) (map
 	return map[string]any{blobColumn: blob}, nil
 }
 
-// loadMessage reads the message of a schedule into it. NotFound means that the schedule was changed after it was read.
+// loadMessage sets schedule.Message. It returns NotFound if the blob is gone.
 func (s *Store) loadMessage(ctx context.Context, schedule *Schedule) error {
 	packed, _ := schedule.columns[inlineColumn].([]byte)
 	if blob, _ := schedule.columns[blobColumn].(string); blob != "" {
@@ -67,9 +67,9 @@ func (s *Store) loadMessage(ctx context.Context, schedule *Schedule) error {
 	return nil
 }
 
-// removeMessage removes the blob of the schedule "before", unless the schedule "now" names the same blob. It then also
-// removes blobs of the schedule that failed changes have left. If the schedule "before" has no blob to remove,
-// removeMessage removes nothing. So after a failure, the next change of a definition with a blob tries again.
+// removeMessage removes a blob that a schedule does not need any more: before is the schedule with this blob, and now
+// is the schedule that stays (empty if it is deleted). It also removes old blobs of the schedule that are of no use,
+// because the change that wrote them failed. If before has no blob, or now has the same blob, it removes nothing.
 func (s *Store) removeMessage(ctx context.Context, before, now Schedule) error {
 	old, _ := before.columns[blobColumn].(string)
 	kept, _ := now.columns[blobColumn].(string)

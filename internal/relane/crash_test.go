@@ -18,9 +18,10 @@ import (
 	"weir/internal/weir"
 )
 
-// TestCrash_AtEveryWrite kills the command at its first write, at its second, and so on. That write does not take
-// effect, or takes effect at once, or arrives 25 s later, when another command may be at work. Then the test finishes
-// or undoes the change. No message may be lost, stored twice or out of order.
+// TestCrash_AtEveryWrite kills the command at its first write, in the next round at its second write, and so on. The
+// last write of the killed command fails, or succeeds at once, or succeeds 25 s later, when another command may be at
+// work. Then another command finishes or undoes the change. No message may be lost, stored twice or delivered out of
+// order.
 func TestCrash_AtEveryWrite(t *testing.T) {
 	for name, fault := range map[string]storagetest.Fault{
 		"Before": {Kind: storagetest.FailBefore},
@@ -49,8 +50,8 @@ func TestCrash_AtEveryWrite(t *testing.T) {
 	}
 }
 
-// crashAt makes a change and kills it at a write. It then finishes or undoes the change, and checks the promises. It
-// returns false if the change had fewer writes.
+// crashAt kills a change at the write with the number "at". Then it finishes or undoes the change, and checks the
+// messages. It returns false if the change has fewer writes.
 func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 	h := w.startHandler(2)
 	keep := w.postAllKinds(h)
@@ -70,7 +71,7 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 		w.changeLanes(3)
 	}
 	h.closeDrainer(w.t)
-	for _, last := range []int{0, 4} { // without a further change, and after one
+	for _, last := range []int{0, 4} { // 0 = without a further change of the number of lanes
 		if last != 0 {
 			w.changeLanes(last)
 		}
@@ -96,8 +97,7 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 	return killed
 }
 
-// checkRemembered looks at each message whose body begins with prefix, and checks that the CMS got it with the
-// remembered id of its key.
+// checkRemembered checks the requests whose body begins with prefix: each of them had the remembered id of its key.
 func (w *world) checkRemembered(prefix string) {
 	w.t.Helper()
 	for _, r := range w.cms.listRequests() {
@@ -107,7 +107,7 @@ func (w *world) checkRemembered(prefix string) {
 	}
 }
 
-// checkNoCopies checks that an undone change has left no copy of a message.
+// checkNoCopies checks that the lanes of the undone epoch have no copies.
 func (w *world) checkNoCopies() {
 	w.t.Helper()
 	for number := range 3 {
@@ -119,8 +119,8 @@ func (w *world) checkNoCopies() {
 	}
 }
 
-// postAllKinds posts messages of several stages: dead, delivered, scheduled, retrying and queued. It returns the
-// scheduled messages that become due about farAhead from now.
+// postAllKinds posts messages, and waits until some are dead, delivered or retrying. The others are queued or
+// scheduled. It returns the messages that become due about farAhead from now.
 func (w *world) postAllKinds(h *handler) map[*sent]bool {
 	keep := map[*sent]bool{}
 	w.waitForStage(h, w.post(h, "k1", "bad"), weir.Dead)
@@ -131,7 +131,7 @@ func (w *world) postAllKinds(h *handler) map[*sent]bool {
 		return w.post(h, key, body, func(m *weir.Message) { m.DueAt = time.Now().Add(after) })
 	}
 	later("k0", "falls due meanwhile", 4*time.Second)
-	for i := range 3 { // of k1: the first message is due a minute after the other two, which are due at the same time
+	for i := range 3 { // for k1, the first message is due a minute later than the other two
 		keep[later("k1", fmt.Sprint("scheduled ", i), farAhead-time.Duration(min(i, 1))*time.Minute)] = true
 		keep[later("k3", fmt.Sprint("scheduled too ", i), farAhead)] = true
 	}
@@ -142,17 +142,16 @@ func (w *world) postAllKinds(h *handler) map[*sent]bool {
 	return keep
 }
 
-// farAhead is the time until the due times of some messages. Such messages wait during the whole test, unless the test
-// lets this time pass at its end.
+// farAhead is the time until the due times of messages that stay scheduled during a change.
 const farAhead = 2 * time.Hour
 
-// killedCommand runs a change that ends at a write, as if SIGKILL ended it. It reports whether the change reached that
-// write.
+// killedCommand runs a change to n lanes, and stops it at the write with the number "at", as SIGKILL would. It reports
+// whether the change reached that write.
 func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 	ctx, kill := context.WithCancel(w.t.Context())
 	defer kill()
 	faults := storagetest.NewFaults()
-	var writes atomic.Int64 // atomic, because the command's drainer may still be ending when Run has returned
+	var writes atomic.Int64 // atomic, because the command's drainer can still write after Run has returned
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if c.Op != "Transact" && c.Op != "Acquire" && c.Op != "Release" && writes.Load() < int64(at) {
 			return storagetest.Fault{}
@@ -174,8 +173,8 @@ func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 	return false
 }
 
-// TestFaults_OfStorage checks that a change succeeds even if a third of the command's calls to the table fail or take
-// effect late. The calls are drawn at random.
+// TestFaults_OfStorage checks that a change succeeds even if a random third of the command's calls to storage, except
+// those for leases, fail or take effect late.
 func TestFaults_OfStorage(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {

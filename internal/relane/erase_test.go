@@ -11,8 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// countRowsNaming counts the rows that contain a text, except tails, in all lanes of the epochs from the first one to
-// epoch.
+// countRowsNaming searches all lanes of the epochs from 1 to the parameter "epoch". It returns the number of rows,
+// other than tails, that contain a text.
 func (w *world) countRowsNaming(text string, epoch int) (n int) {
 	w.t.Helper()
 	for e := 1; e <= epoch; e++ {
@@ -23,7 +23,7 @@ func (w *world) countRowsNaming(text string, epoch int) (n int) {
 				w.t.Fatal(err)
 			}
 			for _, row := range page.Rows {
-				delete(row.Values, "Remembered") // the id of the item in the CMS stays
+				delete(row.Values, "Remembered") // erasure keeps the remembered id
 				if row.Key != "!tail" && strings.Contains(fmt.Sprint(row.Values), text) {
 					n++
 				}
@@ -34,7 +34,7 @@ func (w *world) countRowsNaming(text string, epoch int) (n int) {
 }
 
 // A dead message has a row in each epoch. After the message is erased, no row contains its key. The message's id still
-// leads to the present row, even after a further change of the number of lanes.
+// leads to its latest row, even after a further change of the number of lanes.
 func TestRun_AnErasedMessageIsErasedInAllEpochs(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(3)

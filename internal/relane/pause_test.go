@@ -43,7 +43,8 @@ func TestRun_RefusesWhileSomethingIsPaused(t *testing.T) {
 	})
 }
 
-// An operator pauses a lane just before it is sealed. The lane does not become empty until the operator ends the pause.
+// An operator pauses a lane just before the command seals the lane (stops all appends to it). A message waits in the
+// lane, so the change waits until the operator ends the pause.
 func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(2)
@@ -56,8 +57,8 @@ func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 				return true
 			}()
 		}, storagetest.Fault{})
-		synctest.Wait()         // the drainer of h has looked at its lanes
-		h.appends.OnFiled = nil // no drainer is woken, so the message still waits when the change begins
+		synctest.Wait()         // until h's drainer has found no work in its lanes
+		h.appends.OnFiled = nil // so that no drainer delivers the message before the change begins
 		w.post(h, "k1", "waits")
 		done := make(chan error, 1)
 		go func() { done <- w.newResharder(faults).Run(t.Context(), 5) }()
@@ -77,8 +78,8 @@ func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 	})
 }
 
-// An operator pauses an empty lane just before it is sealed. The change waits for the end of that pause, too,
-// because the next epoch would not have the pause.
+// An operator pauses an empty lane, or one of its keys, just before the command seals the lane. The change waits until
+// the operator ends the pause, because the new lanes would not have the pause.
 func TestRun_PausedJustBeforeTheSealOfAnEmptyLane(t *testing.T) {
 	for name, key := range map[string]string{"Lane": "", "Key": "k1"} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"weir/internal/storage"
 )
 
-// Drainer delivers the messages of lanes, so that the command takes part in emptying them.
+// Drainer delivers the messages of lanes. The command `weir lanes` uses a Drainer to help the holders empty the lanes.
 type Drainer interface {
 	Wake(lane int)
 	Close(ctx context.Context) error
@@ -25,20 +25,21 @@ type Drainer interface {
 
 // Resharder changes the number of lanes. All fields are required.
 type Resharder struct {
-	Store    *lane.Store // not opened for an epoch yet
+	Store    *lane.Store // the caller must not have called Store.Open
 	Leases   storage.Leases
-	Drainer  func(*lane.Store) Drainer // returns a drainer for the lanes of an open store
-	Lease    time.Duration             // 15 to 60 s, as the handlers have it
-	Settle   time.Duration             // how long the CMS may still work on a request that it did not answer
-	Progress func(string)              // gets sentences for the user
+	Drainer  func(*lane.Store) Drainer // makes a Drainer for the lanes of a store
+	Lease    time.Duration             // length of a lease: 15 to 60 s, as in the handlers' settings
+	Settle   time.Duration             // the longest time for which the CMS works on a request without an answer
+	Progress func(string)              // gets each report for the user
 	Log      *slog.Logger
 }
 
 const (
-	// commandLeaseName is the lease that prevents two commands at a time.
+	// commandLeaseName names the lease that a running command `weir lanes` has, so that only one such command runs at
+	// a time.
 	commandLeaseName = "lanes"
-	// pollInterval is the pause between two looks at lanes that are being emptied or reopened, and the first pause
-	// before a failed call to storage is repeated.
+	// pollInterval is the time between two checks of lanes that are being emptied or reopened. It is also the first
+	// pause after a failed call to storage.
 	pollInterval = time.Second
 	// progressInterval is the time between two progress reports while the command waits.
 	progressInterval = 10 * time.Second
@@ -46,7 +47,7 @@ const (
 	releaseTimeout = 10 * time.Second
 )
 
-// Errors of a change.
+// Errors of Run and Undo.
 var (
 	ErrNumber   = fmt.Errorf("the number of lanes must be 1 to %d", epochs.MaxLanes)
 	ErrUnderWay = errors.New("a change of the number of lanes is under way")
@@ -56,8 +57,8 @@ var (
 	ErrReplays  = errors.New("bulk replays are under way")
 )
 
-// Run changes the number of lanes to n, or continues such a change. It returns when n is in force.
-// If it fails or ctx ends, the change stays under way: Run it again, or Undo it.
+// Run changes the number of lanes to n, or continues an unfinished change to n. It returns nil when the change is
+// finished. If Run fails, the change can be unfinished: call Run with n again, or call Undo.
 func (c Resharder) Run(ctx context.Context, n int) error {
 	if n < 1 || n > epochs.MaxLanes {
 		return ErrNumber
@@ -72,8 +73,7 @@ func (c Resharder) Run(ctx context.Context, n int) error {
 	})
 }
 
-// beginChange records that a change to n lanes is under way. It records nothing if the change is already under way, or
-// if n is in force.
+// beginChange records that a change to n lanes begins, unless that change has already begun or n is the present number.
 func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, err error) {
 	err = c.retryTransient(ctx, func() (err error) {
 		meta, err = c.Store.Initialize(ctx, n)
@@ -118,7 +118,7 @@ func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, 
 	return meta, err
 }
 
-// runStep does the present step of the change and writes the next one.
+// runStep does the change's present step, and then records the next step.
 func (c Resharder) runStep(ctx context.Context, meta epochs.Record) (epochs.Record, error) {
 	switch meta.Step {
 	case epochs.StepDrain:
@@ -148,8 +148,8 @@ func (c Resharder) runStep(ctx context.Context, meta epochs.Record) (epochs.Reco
 	return meta, fmt.Errorf("%w: finish that with --undo first", ErrUndone)
 }
 
-// advanceStep writes the next step, if the stored step is still the one that was done. It returns ErrUndone if another
-// command has begun to undo the change.
+// advanceStep calls the parameter "to", which sets the next step, and stores the record. If another command has begun
+// to undo the change, advanceStep stores nothing and returns ErrUndone.
 func (c Resharder) advanceStep(ctx context.Context, done epochs.Record, to func(*epochs.Record)) (epochs.Record,
 	error) {
 	want := done
@@ -166,8 +166,8 @@ func (c Resharder) advanceStep(ctx context.Context, done epochs.Record, to func(
 	})
 }
 
-// Undo restores the old number of lanes. It can be repeated. It returns ErrTooLate if the new number is in force but
-// the change is not finished.
+// Undo undoes an unfinished change, so that the old number of lanes stays in force. If Undo fails, call Undo again. It
+// returns ErrTooLate if the unfinished change has already put the new number into force.
 func (c Resharder) Undo(ctx context.Context) error {
 	meta, err := epochs.Update(ctx, c.Store.Table, func(m *epochs.Record) error {
 		switch m.Step {
@@ -179,7 +179,8 @@ func (c Resharder) Undo(ctx context.Context) error {
 		case epochs.StepDrain, epochs.StepCopy:
 			m.Step = epochs.StepUndo
 		}
-		return nil // writes the row in any case, so that a delayed write of beginChange fails by its ETag
+		// The row is written even if no change is under way: its new ETag makes a late write of beginChange fail.
+		return nil
 	})
 	if storage.Is(err, storage.NotFound) {
 		c.Progress("There is no change to undo.")
@@ -196,7 +197,7 @@ func (c Resharder) Undo(ctx context.Context) error {
 	return c.withCommandLease(ctx, c.undoChange)
 }
 
-// undoChange undoes the change, unless another command has done so.
+// undoChange reopens the old lanes and removes the new ones, unless another command has already done so.
 func (c Resharder) undoChange(ctx context.Context) error {
 	var meta epochs.Record
 	err := c.retryTransient(ctx, func() (err error) {
@@ -229,8 +230,9 @@ func (c Resharder) undoChange(ctx context.Context) error {
 	return err
 }
 
-// reopenLane makes sure that a lane can be held, and that a delayed write cannot close it any more. It
-// reopens the lane under a new fence, or waits until another process has written an open tail.
+// reopenLane makes sure that a process can hold a lane, and that no late write closes the lane again. It writes tail
+// under the lane's lease. While another process has the lease, reopenLane tries again. If that process has
+// written tail with IsClosed = false, reopenLane returns nil.
 func (c Resharder) reopenLane(ctx context.Context, number int) error {
 	first, err := c.Store.ReadControl(ctx, number)
 	if err != nil {
@@ -259,7 +261,7 @@ func (c Resharder) reopenLane(ctx context.Context, number int) error {
 	}
 }
 
-// withCommandLease calls do under the lease that prevents two commands at a time.
+// withCommandLease calls do while this command has the lease commandLeaseName.
 func (c Resharder) withCommandLease(ctx context.Context, do func(context.Context) error) error {
 	var l *lease.Lease
 	hasReported := false
@@ -300,7 +302,7 @@ func (c Resharder) releaseLease(ctx context.Context, l *lease.Lease) {
 	}
 }
 
-// retryTransient calls do until it succeeds or fails with an error that is not transient.
+// retryTransient calls do until do succeeds, or returns an error that is not transient.
 func (c Resharder) retryTransient(ctx context.Context, do func() error) error {
 	return retry.Policy{
 		First: pollInterval, IsTransient: isTransient,
@@ -311,7 +313,7 @@ func (c Resharder) retryTransient(ctx context.Context, do func() error) error {
 	}.Do(ctx, do)
 }
 
-// eachLane calls do for each of n lanes, with retryTransient.
+// eachLane calls do for the lanes 0 to n-1, with retryTransient for each lane.
 func (c Resharder) eachLane(ctx context.Context, n int, do func(context.Context, int) error) error {
 	return lane.ForEach(n, func(number int) error {
 		err := c.retryTransient(ctx, func() error { return do(ctx, number) })
@@ -322,7 +324,7 @@ func (c Resharder) eachLane(ctx context.Context, n int, do func(context.Context,
 	})
 }
 
-// isTransient reports whether the same call may succeed later.
+// isTransient reports whether a failed call can succeed if it is repeated.
 func isTransient(err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous, storage.Precondition:

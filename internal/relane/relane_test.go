@@ -31,7 +31,7 @@ func TestRun_UpAndDown(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			// The process of the former epoch still runs, and files no message.
+			// The process of the former epoch still runs, but accepts no message.
 			_, err := h.appends.Append(t.Context(),
 				weir.Message{Contract: "article", Key: "k1", Body: []byte("late")}, "")
 			var e *weir.Error
@@ -63,7 +63,7 @@ func TestRun_WrongNumbers(t *testing.T) {
 				t.Errorf("%d: got %v, want %v", n, err, relane.ErrNumber)
 			}
 		}
-		w.changeLanes(4) // records the number of lanes, because storage was never used before
+		w.changeLanes(4) // storage is still empty, so Run only records the number of lanes
 		w.changeLanes(4)
 		if m := w.readRecord(); m.Open != (epochs.Epoch{Number: 1, Lanes: 4}) || m.Used != 1 || len(m.Earlier) != 0 {
 			t.Errorf("got %+v, want epoch 1 of 4 lanes open, and no earlier one", m)
@@ -141,9 +141,8 @@ func TestRun_AnotherNumberWhileUnderWay(t *testing.T) {
 	})
 }
 
-// No process holds the lane when a scheduled message is cancelled, nor when the change begins. The cancellation is
-// counted before the lane is closed. The messages that moved can still be cancelled, and can still get another due
-// time.
+// A scheduled message is cancelled while no process holds the lane. The command that changes the number of lanes must
+// count the cancellation before it closes the lane.
 func TestRun_CountsCancellationsFirst(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(2)
@@ -162,7 +161,7 @@ func TestRun_CountsCancellationsFirst(t *testing.T) {
 		w.changeLanes(3)
 		h = w.startHandler(3)
 		w.checkPromises(h, 2)
-		// Messages that moved can be cancelled, and can get another due time, under their first ids.
+		// After the change, callers can cancel and reschedule a scheduled message under its first id.
 		if st, err := h.store.Requests().Cancel(t.Context(), later[1].id); err != nil || st.Stage != weir.Cancelled {
 			t.Errorf("cancel: %+v %v, want Stage cancelled and no error", st, err)
 		}

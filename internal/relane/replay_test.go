@@ -12,14 +12,13 @@ import (
 	"weir/internal/weir"
 )
 
-// askAndWake requests a replay as askReplay does, and wakes the lane.
 func (w *world) askAndWake(h *handler, s *sent, edited string) {
 	w.t.Helper()
 	h.drainer.Wake(w.askReplay(h, s, edited))
 }
 
-// askReplay requests a replay, with the body edited; if edited is empty, the body stays as it is. It returns the lane
-// of the request.
+// askReplay requests a replay with the edited body, or with the present body if edited is empty. It returns the
+// message's lane.
 func (w *world) askReplay(h *handler, s *sent, edited string) int {
 	w.t.Helper()
 	o := lane.ReplayOptions{}
@@ -41,8 +40,8 @@ func (w *world) checkReplayRefused(h *handler, s *sent, because string) {
 	}
 }
 
-// TestRun_DeadCanBeReplayed checks that dead messages can be replayed after two changes of the number of lanes, and
-// keep their edited bodies, their attempts and their order. A replay is still refused if a later message was delivered.
+// TestRun_DeadCanBeReplayed replays dead messages after two changes of the number of lanes. The messages keep their
+// edited bodies, their attempts and their order. A replay is still refused if a later message of the key was delivered.
 func TestRun_DeadCanBeReplayed(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(3)
@@ -73,8 +72,8 @@ func TestRun_DeadCanBeReplayed(t *testing.T) {
 		}
 		w.askAndWake(h, edited, "good now")
 		w.waitForStage(h, edited, weir.Delivered)
-		// The test requests both replays before the holder looks for requests. If the later message were delivered
-		// first, the holder would refuse the replay of the earlier one.
+		// Both requests must be written before the holder reads one. Otherwise the holder could deliver "good due"
+		// first, and would then refuse to replay "bad log", which is earlier in the order of their key.
 		w.askReplay(h, scheduled, "good due")
 		h.drainer.Wake(w.askReplay(h, log, "good log"))
 		for _, s := range []*sent{edited, scheduled, log} {
@@ -98,9 +97,9 @@ func TestRun_DeadCanBeReplayed(t *testing.T) {
 	})
 }
 
-// TestRun_UnknownHistoryStaysUnknown checks a message that died under an earlier version of the program: it is not
-// known whether a later message of its key was delivered. So the message is not replayed after a change. A message that
-// dies after the change can be replayed.
+// TestRun_UnknownHistoryStaysUnknown checks a message that died under an earlier version of Weir. That version did not
+// record whether a later message of the key was delivered. So a replay is refused, also after a change of the number of
+// lanes. A message that dies after the change can be replayed.
 func TestRun_UnknownHistoryStaysUnknown(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(1)
@@ -122,8 +121,8 @@ func TestRun_UnknownHistoryStaysUnknown(t *testing.T) {
 	})
 }
 
-// TestRun_OrdersDueMessagesWithNewOnes checks a message that became due in the old lane. Its position there must not be
-// compared with sequence numbers of the new lane.
+// TestRun_OrdersDueMessagesWithNewOnes checks a scheduled message that died in the old lane. Its position in the old
+// lane must not be compared with positions in the new lane.
 func TestRun_OrdersDueMessagesWithNewOnes(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(1)
@@ -140,15 +139,16 @@ func TestRun_OrdersDueMessagesWithNewOnes(t *testing.T) {
 			rows[0].OrderPos != lane.OrderPos(1) {
 			t.Errorf("the dead: got %+v, %v, want the first message alone", rows, err)
 		}
-		newer := w.post(h, "k1", "good and newer") // in the old lane its sequence number would be an earlier position
+		// The sequence number of newer is less than the old sequence number of scheduled.
+		newer := w.post(h, "k1", "good and newer")
 		w.waitForStage(h, newer, weir.Delivered)
 		w.checkReplayRefused(h, scheduled, newer.id.String())
 		h.closeDrainer(t)
 	})
 }
 
-// TestRun_DeadCanBeDiscarded checks that messages are discarded before and after a change of the number of lanes, and
-// that the books of both epochs balance.
+// TestRun_DeadCanBeDiscarded discards dead messages before and after a change of the number of lanes. The counters of
+// all epochs must add up.
 func TestRun_DeadCanBeDiscarded(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(3)
@@ -176,7 +176,6 @@ func TestRun_DeadCanBeDiscarded(t *testing.T) {
 	})
 }
 
-// discardAndWait requests the discard of a dead message, and waits until the message is discarded.
 func (w *world) discardAndWait(h *handler, s *sent) {
 	w.t.Helper()
 	st, err := h.store.Requests().Discard(w.t.Context(), s.id, "")

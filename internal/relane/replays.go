@@ -8,12 +8,14 @@ import (
 	"weir/internal/replay/jobrow"
 )
 
-// A bulk replay works on the lanes of one epoch, and its row is in one of them. So no change begins while a bulk replay
-// runs. A bulk replay may start at the same time as a change. The change finds it after the heads are sealed, because
-// from then on no bulk replay can start.
+// A bulk replay works in the lanes of one epoch, so the number of lanes must not change while a bulk replay runs. There
+// are two checks:
+//   - checkNoReplays, before the change begins.
+//   - recheckNoReplays, after the heads are sealed. It finds bulk replays that started meanwhile. No bulk replay can
+//     start after the heads are sealed.
 
-// checkNoReplays returns an error if a change to n lanes has not begun and must wait for bulk
-// replays.
+// checkNoReplays returns ErrReplays if a bulk replay runs. It does not look for bulk replays if a change is already
+// under way, or if n is the present number of lanes. In both cases, no new change begins.
 func (c Resharder) checkNoReplays(ctx context.Context, n int) error {
 	return c.retryTransient(ctx, func() error {
 		meta, err := epochs.Read(ctx, c.Store.Table)
@@ -28,7 +30,7 @@ func (c Resharder) checkNoReplays(ctx context.Context, n int) error {
 	})
 }
 
-// recheckNoReplays returns an error if a bulk replay started before the heads were sealed.
+// recheckNoReplays returns ErrReplays if a bulk replay runs.
 func (c Resharder) recheckNoReplays(ctx context.Context) error {
 	return c.retryTransient(ctx, func() error {
 		jobs, err := jobrow.ReadAll(ctx, c.Store)

@@ -13,8 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// A change is refused while bulk replays are under way. That holds before the change begins, and also if a bulk replay
-// starts just before lane 0 is sealed.
+// Run returns ErrReplays if a bulk replay runs before the change begins, or starts just before lane 0 is sealed.
 func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(2)
@@ -32,7 +31,7 @@ func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 		if m := w.readRecord(); m.Step != epochs.StepNone {
 			t.Errorf("begun: %+v, want Step %v", m, epochs.StepNone)
 		}
-		w.changeLanes(2) // to the present number
+		w.changeLanes(2) // allowed, because 2 is the present number
 		if err := jobrow.Remove(t.Context(), h.store, "one"); err != nil {
 			t.Fatal(err)
 		}

@@ -19,8 +19,8 @@ import (
 // maxPausesNamed is the number of pauses that an error names.
 const maxPausesNamed = 10
 
-// checkNotPaused returns an error that names the pauses, if there are any. A paused lane does not become empty, so the
-// change could not close it.
+// checkNotPaused returns ErrPaused, with the pauses in its text, if lanes or keys are paused. A change of the number
+// of lanes could not end before all pauses have ended.
 func (c Resharder) checkNotPaused(ctx context.Context, open epochs.Epoch) error {
 	return c.retryTransient(ctx, func() error {
 		pauses, err := c.Store.ForEpoch(open).Pauses().ReadPauses(ctx)
@@ -42,7 +42,8 @@ func (c Resharder) checkNotPaused(ctx context.Context, open epochs.Epoch) error 
 	})
 }
 
-// drainLanes seals the heads and closes every lane as soon as it is empty.
+// drainLanes seals the heads, so that no message is appended any more. Then it waits until the lanes are empty. It
+// closes each empty lane, so that no process can hold the lane any more.
 func (c Resharder) drainLanes(ctx context.Context, meta epochs.Record) error {
 	if err := c.eachLane(ctx, meta.Open.Lanes, epochend.Lanes{Store: c.Store}.Seal); err != nil {
 		return err
@@ -65,7 +66,9 @@ func (c Resharder) drainLanes(ctx context.Context, meta epochs.Record) error {
 		}
 		if now := c.Store.Now(); now.Sub(reportedAt) >= progressInterval {
 			reportedAt = now
-			for number := range open { // rarely, because after a wake the holder keeps the lane for a while
+			// A woken drainer holds the lane for a while, and closeLane needs the lane's lease. So the lanes are not
+			// woken at each poll.
+			for number := range open {
 				drainer.Wake(number)
 			}
 			c.Progress(describeRemaining(rests, now))
@@ -87,8 +90,8 @@ func (c Resharder) closeDrainer(ctx context.Context, d Drainer) {
 	}
 }
 
-// closeEmpty closes the empty lanes among the lanes of open, and removes them from open. It returns the work that is
-// left in each lane.
+// closeEmpty closes each empty lane in the map "open", and removes the lane from the map. It returns each lane's
+// remaining work.
 func (c Resharder) closeEmpty(ctx context.Context, open map[int]bool) (map[int]epochend.Remaining, error) {
 	lanes, numbers := epochend.Lanes{Store: c.Store}, slices.Sorted(maps.Keys(open))
 	found, closed := make([]epochend.Remaining, len(numbers)), make([]bool, len(numbers))
@@ -109,8 +112,8 @@ func (c Resharder) closeEmpty(ctx context.Context, open map[int]bool) (map[int]e
 	return rests, err
 }
 
-// closeLane closes a lane under its lease. It returns false if another process has the lease, or if
-// work is left in the lane.
+// closeLane takes a lane's lease and closes the lane. It returns false if another process has the lease, or if the lane
+// has work left.
 func (c Resharder) closeLane(ctx context.Context, number int) (bool, error) {
 	l, err := c.acquireLease(ctx, c.Store.LeaseName(number))
 	if errors.Is(err, lease.ErrBusy) {
@@ -163,15 +166,16 @@ func describeRemaining(rests map[int]epochend.Remaining, now time.Time) string {
 	return text + "."
 }
 
-// copyMessages copies scheduled and dead messages, the versions that were delivered last, and the remembered ids into
-// the next epoch's lanes.
+// copyMessages copies the scheduled messages, the dead messages, the latest delivered versions and the remembered ids
+// into the next epoch's lanes.
 func (c Resharder) copyMessages(ctx context.Context, meta epochs.Record) error {
 	c.Progress("All lanes are empty and closed; moving the scheduled and dead messages.")
 	r := &epochend.Copy{From: c.Store, To: c.Store.ForEpoch(meta.Next)}
 	if err := c.retryTransient(ctx, func() error { return r.Prepare(ctx) }); err != nil {
 		return err
 	}
-	// The lanes are copied one after the other, because two at a time would write the same heads.
+	// The lanes are copied one after the other, because messages of two lanes can go into the same lane of the next
+	// epoch, and would then change the same head.
 	for number := range meta.Open.Lanes {
 		if err := c.checkNotUndone(ctx, meta); err != nil {
 			return err
@@ -183,7 +187,7 @@ func (c Resharder) copyMessages(ctx context.Context, meta epochs.Record) error {
 	return nil
 }
 
-// recordMoved writes into the closed lanes the number of messages that were moved.
+// recordMoved writes into each closed lane's tail how many of the lane's messages were copied into the next epoch.
 func (c Resharder) recordMoved(ctx context.Context, meta epochs.Record) error {
 	last := meta.Earlier[len(meta.Earlier)-1]
 	return c.eachLane(ctx, last.Lanes, epochend.Lanes{Store: c.Store.ForEpoch(last)}.RecordMoved)

@@ -11,21 +11,23 @@ import (
 	"weir/internal/storage"
 )
 
-// ErrChanged means that the epoch of this process is over.
+// ErrChanged means that the number of lanes was changed after this process had started.
 var ErrChanged = errors.New("the number of lanes was changed")
 
 const (
-	// watchInterval is the time between two reads of the record of epochs, if no nudge comes. An append or a sweep that
-	// finds a sealed head sends a nudge. So this time matters only for a process without appends and sweeps.
+	// watchInterval is the time between two reads of the epochs.Record, if Watch gets nothing from its channel nudge.
+	// The interval can be long, because a process sends to nudge when an append or a sweep finds a sealed head.
 	watchInterval = 10 * time.Minute
-	// underWayInterval is the time between two reads while a change is under way.
+	// underWayInterval is the time between two reads while a change is under way, or after a failed read.
 	underWayInterval = 2 * time.Second
 )
 
-// Watch waits until the epoch of an open store is over, and then returns ErrChanged: the process must end and start
-// again. A process that does not know yet that its epoch is over does no harm, because the heads of that epoch are
-// sealed and its lanes closed. Watch returns lane.ErrReplaced if the record of epochs was removed or replaced. It
-// returns nil when ctx ends. A value from nudge makes Watch read at once.
+// Watch waits until the number of lanes has changed, and then returns ErrChanged: the process must end and start again.
+// If Watch notices the change late, the process does no harm: its lanes are closed, so they accept no message and have
+// no holder. The store must be open.
+//
+// Watch returns lane.ErrReplaced if the stored epochs.Record was removed or replaced. It returns nil when ctx ends. A
+// value from nudge makes Watch read the record at once.
 func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error {
 	for pause := watchInterval; ; {
 		timer := time.NewTimer(pause)

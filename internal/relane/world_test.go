@@ -31,8 +31,8 @@ type world struct {
 	cms     *cms
 	sent    []*sent
 	mu      sync.Mutex
-	reports []string // progress reports of all commands
-	crashed bool     // a process has crashed, so its uncommitted deliveries may be repeated
+	reports []string // progress reports of all Resharders
+	crashed bool     // a process has crashed, so uncommitted deliveries can be repeated
 }
 
 // sent is a message as its upstream knows it.
@@ -50,18 +50,18 @@ func simulate(t *testing.T, f func(*testing.T, *world)) {
 	})
 }
 
-// cms accepts bodies without "bad", unless it is down. It accepts a flaky body at the second attempt. It records the
-// requests that it accepts or rejects.
+// cms simulates the CMS. It rejects a body that contains "bad", and accepts every other body. If a body begins with
+// "flaky", the first attempt fails. The log has the requests that the CMS accepted or rejected.
 type cms struct {
 	mu    sync.Mutex
 	down  bool
-	tried map[string]bool // flaky bodies of which one attempt was made
+	tried map[string]bool // flaky bodies that had their first attempt
 	log   []request
 }
 
 type request struct {
 	id, key, body string
-	known         string // the remembered id of the key
+	known         string // the key's remembered id
 	fence         int64
 	at            time.Time
 }
@@ -105,7 +105,7 @@ func (c *cms) listRequests() []request {
 	return slices.Clone(c.log)
 }
 
-// handler is a running process.
+// handler is a process of Weir.
 type handler struct {
 	store   *lane.Store
 	appends *lane.Appender
@@ -125,7 +125,7 @@ func (w *world) newDrainer(store *lane.Store, leases storage.Leases) *drain.Drai
 	})
 }
 
-// startHandler starts a handler. The settings of the handler have the given number of lanes.
+// startHandler starts a handler whose settings have this number of lanes.
 func (w *world) startHandler(lanes int) *handler {
 	w.t.Helper()
 	h := &handler{store: w.newStore(lanes)}
@@ -150,7 +150,7 @@ func (h *handler) closeDrainer(t *testing.T) {
 	}
 }
 
-// post sends a message, under an idempotency key of its own.
+// post appends a message with a new idempotency key.
 func (w *world) post(h *handler, key, body string, change ...func(*weir.Message)) *sent {
 	w.t.Helper()
 	s := &sent{key: key, idem: fmt.Sprint("idem ", len(w.sent)), body: body}
@@ -167,7 +167,7 @@ func (w *world) post(h *handler, key, body string, change ...func(*weir.Message)
 	return s
 }
 
-// newResharder returns a command that changes the number of lanes over storage with faults.
+// newResharder returns a Resharder whose calls to storage can fail; faults decides which calls fail.
 func (w *world) newResharder(faults *storagetest.Faults) relane.Resharder {
 	store := w.newStore(0)
 	store.Table = faults.Table(w.account.Table())
@@ -183,7 +183,6 @@ func (w *world) newResharder(faults *storagetest.Faults) relane.Resharder {
 	}
 }
 
-// joinReports returns the progress reports of all commands so far.
 func (w *world) joinReports() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,7 +218,6 @@ func (w *world) readStage(h *handler, s *sent) weir.Stage {
 	return st.Stage
 }
 
-// waitForStage waits until a message has a stage.
 func (w *world) waitForStage(h *handler, s *sent, stage weir.Stage) {
 	w.t.Helper()
 	for end := time.Now().Add(5 * time.Minute); w.readStage(h, s) != stage; time.Sleep(100 * time.Millisecond) {
@@ -230,9 +228,10 @@ func (w *world) waitForStage(h *handler, s *sent, stage weir.Stage) {
 	}
 }
 
-// checkPromises checks the promises after a change, while all is at rest. Each id leads to its message. Repeated posts
-// are recognized. Keys are in order. No message was sent twice, except after a crash. Fences do not fall. The books
-// balance. The parameter waiting is the number of messages that wait.
+// checkPromises checks the state after a change of the number of lanes, when no process is at work any more:
+//   - Each id leads to its message.
+//   - A repeated post gets the id of the first post. Another body under a used idempotency key is refused.
+//   - The CMS got the right requests, see checkOrder, and the counters are right, see checkBooks.
 func (w *world) checkPromises(h *handler, waiting int64) {
 	w.t.Helper()
 	for _, s := range w.sent {
@@ -252,9 +251,11 @@ func (w *world) checkPromises(h *handler, waiting int64) {
 	w.checkBooks(waiting)
 }
 
-// checkOrder checks the CMS's record of requests. The messages of each key came in the order in which they were
-// accepted or became due, each of them once, under fences that do not fall. After a crash the last message of a key may
-// come again.
+// checkOrder checks the requests that the CMS recorded for each key:
+//   - Messages without a due time came in the order of their posts, scheduled messages in the order of their due times.
+//   - No scheduled message came before its due time.
+//   - No message came twice. But after a crash the last message of a key can come again.
+//   - The fence never fell.
 func (w *world) checkOrder() {
 	w.t.Helper()
 	place, fence, seen := map[string]int{}, map[string]int64{}, map[string]bool{}
@@ -262,7 +263,7 @@ func (w *world) checkOrder() {
 		place[s.id.String()] = i
 	}
 	last := map[string]int{}
-	late := func(a, b *sent) bool { // reports whether a must not come after b
+	late := func(a, b *sent) bool { // reports whether a must come before b
 		if a.due.IsZero() != b.due.IsZero() {
 			return false
 		}
@@ -287,8 +288,8 @@ func (w *world) checkOrder() {
 	}
 }
 
-// checkBooks checks the sums over all epochs: every message is accepted once and counted once, and the given number of
-// messages waits.
+// checkBooks checks the counters of the lanes of all epochs. Each message must be counted once. The parameter waiting
+// is the number of messages that must still wait.
 func (w *world) checkBooks(waiting int64) {
 	w.t.Helper()
 	meta := w.readRecord()

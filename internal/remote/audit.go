@@ -10,7 +10,7 @@ import (
 // ChangeList is a page of the audit log.
 type ChangeList struct {
 	Entries  []Change `json:"entries"`
-	Continue string   `json:"continue"` // parameter for the next page; "" = there is none
+	Continue string   `json:"continue"` // parameter "continue" of the query for the next page; "" = last page
 }
 
 // Change is an entry of the audit log.
@@ -26,7 +26,7 @@ type Change struct {
 	From      string          `json:"from"`
 }
 
-// Changes reads a page of the audit log, newest first.
+// Changes reads a page of the audit log, with the newest entries first.
 func (c *Client) Changes(ctx context.Context, query url.Values) (Answer[ChangeList], error) {
 	return getJSON[ChangeList](ctx, c, "/audit", query)
 }

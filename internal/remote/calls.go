@@ -12,7 +12,8 @@ import (
 	"weir/internal/wire"
 )
 
-// IdempotencyKey returns a key made from a body's hash. So the same body, sent again, is the same message.
+// IdempotencyKey returns an idempotency key made from a body's hash. So a repeated post of the body creates no second
+// message.
 func IdempotencyKey(body []byte) string {
 	sum := sha256.Sum256(body)
 	return "sha256-" + hex.EncodeToString(sum[:])
@@ -38,7 +39,7 @@ func (c *Client) Batch(ctx context.Context, id string) (Answer[wire.Batch], erro
 	return getJSON[wire.Batch](ctx, c, "/batches/"+url.PathEscape(id), nil)
 }
 
-// CancelBatch requests the end of a batch: parts that are not messages yet do not become messages.
+// CancelBatch asks Weir to accept no further parts of a batch.
 func (c *Client) CancelBatch(ctx context.Context, id string) (Answer[wire.Batch], error) {
 	return readAnswer[wire.Batch](ctx, c, request{method: http.MethodDelete, path: "/batches/" + url.PathEscape(id)})
 }
@@ -48,12 +49,12 @@ func (c *Client) Message(ctx context.Context, id string) (Answer[wire.Message], 
 	return getJSON[wire.Message](ctx, c, messagePath(id), nil)
 }
 
-// Outlook reads the state of a message and, while it waits, its forecast.
+// Outlook reads the state of a message. If the message is waiting, its state includes a forecast of the delivery.
 func (c *Client) Outlook(ctx context.Context, id string) (Answer[wire.Message], error) {
 	return getJSON[wire.Message](ctx, c, messagePath(id), url.Values{"outlook": {"1"}})
 }
 
-// Body returns the accepted or the edited body of a message.
+// Body returns a message's edited body if isEdited is true, and otherwise the accepted body.
 func (c *Client) Body(ctx context.Context, id string, isEdited bool) ([]byte, error) {
 	r := request{method: http.MethodGet, path: messagePath(id) + "/body"}
 	if isEdited {
@@ -62,8 +63,8 @@ func (c *Client) Body(ctx context.Context, id string, isEdited bool) ([]byte, er
 	return c.doRequest(ctx, r)
 }
 
-// Reveal returns the accepted or the edited body of a message with its redacted values. It needs the key of the
-// function write.
+// Reveal returns the same body as Body, but shows the redacted values. The client needs the key of the function
+// "write".
 func (c *Client) Reveal(ctx context.Context, id string, isEdited bool) ([]byte, error) {
 	r := request{method: http.MethodPost, path: messagePath(id) + "/reveal"}
 	if isEdited {
@@ -72,7 +73,7 @@ func (c *Client) Reveal(ctx context.Context, id string, isEdited bool) ([]byte, 
 	return c.doRequest(ctx, r)
 }
 
-// Difference returns the changes of the last edit as a unified diff.
+// Difference returns the last edit of a message's body as a unified diff.
 func (c *Client) Difference(ctx context.Context, id string) (string, error) {
 	d, err := getJSON[struct {
 		Difference string `json:"difference"`
@@ -80,18 +81,18 @@ func (c *Client) Difference(ctx context.Context, id string) (string, error) {
 	return d.Value.Difference, err
 }
 
-// Find returns a page of a search for messages, newest first.
+// Find searches for messages and returns a page of them, with the newest first.
 func (c *Client) Find(ctx context.Context, query url.Values) (Answer[MessageList], error) {
 	return getJSON[MessageList](ctx, c, "/messages", query)
 }
 
-// List returns a page of the list of messages at a path of the API.
+// List returns a page of a list of messages. The path begins after /api.
 func (c *Client) List(ctx context.Context, path string, query url.Values) (Answer[MessageList], error) {
 	return getJSON[MessageList](ctx, c, path, query)
 }
 
-// Export copies a list, in the format that query asks for, to a writer. If it returns an error, a part of the list may
-// be copied already.
+// Export copies a list of messages to a writer, in the format that query names. If Export fails, it may have written a
+// part of the list.
 func (c *Client) Export(ctx context.Context, path string, query url.Values, to io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		c.requestURL(request{path: path, query: query}), http.NoBody)
@@ -107,7 +108,7 @@ func (c *Client) Export(ctx context.Context, path string, query url.Values, to i
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // if the body cannot be read, the error has no text
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // if the read fails, refusalError guesses the cause
 		return refusalError(resp, body)
 	}
 	if _, err := io.Copy(to, resp.Body); err != nil {
@@ -121,15 +122,15 @@ func (c *Client) Errors(ctx context.Context, limit int) (Answer[wire.ErrorList],
 	return getJSON[wire.ErrorList](ctx, c, "/errors", url.Values{"limit": {strconv.Itoa(limit)}})
 }
 
-// Replay requests a replay of a dead message with its current body. With force, later deliveries of its key are no
-// reason to refuse the replay.
+// Replay requests a replay of a dead message. If force is true, Weir replays the message even if a later message of the
+// key was delivered.
 func (c *Client) Replay(ctx context.Context, id string, force bool) (Answer[wire.Message], error) {
 	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/replay",
 		query: forceQuery(force)})
 }
 
-// Edit requests a replay of a dead message with a corrected body. note is the reason of the correction; "" = none.
-// force means the same as for Replay.
+// Edit replaces the body of a dead message and requests a replay. note is the reason for the edit; "" = no reason.
+// force has the same meaning as in Replay.
 func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, force bool) (Answer[wire.Message],
 	error) {
 	query := forceQuery(force)
@@ -141,7 +142,7 @@ func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, 
 		contentType: "application/xml", body: body})
 }
 
-// PlanReplay returns the numbers of a bulk replay, but does not start it.
+// PlanReplay returns the expected effect of a bulk replay, without starting the bulk replay.
 func (c *Client) PlanReplay(ctx context.Context, r ReplayRequest) (Answer[wire.JobPlan], error) {
 	r.DryRun = true
 	return postJSON[wire.JobPlan](ctx, c, "/replays", r)
@@ -168,12 +169,11 @@ func (c *Client) Erase(ctx context.Context, id string) (Answer[wire.Message], er
 	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/erase"})
 }
 
-// Discard requests that a dead message is given up for good.
+// Discard requests that Weir gives a dead message up for good.
 func (c *Client) Discard(ctx context.Context, id, reason string) (Answer[wire.Message], error) {
 	return c.changeWithReason(ctx, messagePath(id)+"/discard", reason)
 }
 
-// changeWithReason posts a change of a message. An empty reason is not sent.
 func (c *Client) changeWithReason(ctx context.Context, path, reason string) (Answer[wire.Message], error) {
 	r := request{method: http.MethodPost, path: path}
 	if reason != "" {
@@ -182,13 +182,14 @@ func (c *Client) changeWithReason(ctx context.Context, path, reason string) (Ans
 	return readAnswer[wire.Message](ctx, c, r)
 }
 
-// DiscardMany requests the discard of the dead messages of a filter, from r.Continue on. With r.DryRun it only counts
-// them.
+// DiscardMany requests the discard of the dead messages that r.Filter selects, beginning at r.Continue. If r.DryRun is
+// true, Weir only counts the messages.
 func (c *Client) DiscardMany(ctx context.Context, r DiscardRequest) (Answer[Discarded], error) {
 	return postJSON[Discarded](ctx, c, "/discards", r)
 }
 
-// CancelMany cancels the waiting messages of a filter, from r.Continue on. With r.DryRun it only counts them.
+// CancelMany cancels the waiting messages that r.Filter selects, beginning at r.Continue. If r.DryRun is true, Weir
+// only counts the messages.
 func (c *Client) CancelMany(ctx context.Context, r Cancellation) (Answer[Cancelled], error) {
 	return postJSON[Cancelled](ctx, c, "/cancellations", r)
 }
@@ -198,27 +199,28 @@ func (c *Client) Lanes(ctx context.Context) (Answer[wire.LaneList], error) {
 	return getJSON[wire.LaneList](ctx, c, "/lanes", nil)
 }
 
-// Pauses lists the operators' pauses that are in force, and the state of the calendar.
+// Pauses lists the operators' pauses that are in force. The answer also has the state of the CMS's calendar, if one is
+// configured.
 func (c *Client) Pauses(ctx context.Context) (Answer[wire.PauseList], error) {
 	return getJSON[wire.PauseList](ctx, c, "/pauses", nil)
 }
 
-// Pause pauses a target, and lists the operators' pauses that are in force after that.
+// Pause pauses a target, and then lists the operators' pauses that are in force.
 func (c *Client) Pause(ctx context.Context, p PauseRequest) (Answer[wire.PauseList], error) {
 	return postJSON[wire.PauseList](ctx, c, "/pause", p)
 }
 
-// Resume ends the pauses of a target, and lists the operators' pauses that are still in force.
+// Resume ends the pauses of a target, and then lists the operators' pauses that are still in force.
 func (c *Client) Resume(ctx context.Context, t Target) (Answer[wire.PauseList], error) {
 	return postJSON[wire.PauseList](ctx, c, "/resume", t)
 }
 
-// Versions lists the newest delivered versions of a key, for one contract or, without a contract, for all.
+// Versions lists the newest delivered version of a key for each contract. If contract is not empty, it lists the
+// version of that contract only.
 func (c *Client) Versions(ctx context.Context, key, contract string) (Answer[wire.VersionList], error) {
 	return getJSON[wire.VersionList](ctx, c, "/versions", newKeyQuery(key, contract))
 }
 
-// newKeyQuery returns the query for a key, for one contract or, without a contract, for all.
 func newKeyQuery(key, contract string) url.Values {
 	query := url.Values{"key": {key}}
 	if contract != "" {
@@ -227,18 +229,18 @@ func newKeyQuery(key, contract string) url.Values {
 	return query
 }
 
-// ForgetVersion asks Weir to forget the newest delivered version of a key and contract.
+// ForgetVersion asks Weir to forget the newest delivered version of a key for one contract.
 func (c *Client) ForgetVersion(ctx context.Context, key, contract string) (Answer[wire.VersionList], error) {
 	return postJSON[wire.VersionList](ctx, c, "/versions/forget", map[string]string{"key": key, "contract": contract})
 }
 
-// Remembered lists the CMS's ids that Weir remembers for a key, for one contract or, without a contract, for
-// all.
+// Remembered lists the remembered id of a key for each contract. If contract is not empty, it lists the id of that
+// contract only.
 func (c *Client) Remembered(ctx context.Context, key, contract string) (Answer[wire.RememberedList], error) {
 	return getJSON[wire.RememberedList](ctx, c, "/remembered", newKeyQuery(key, contract))
 }
 
-// ForgetRemembered asks Weir to forget the CMS's id of a key and contract.
+// ForgetRemembered asks Weir to forget the remembered id of a key for one contract.
 func (c *Client) ForgetRemembered(ctx context.Context, key, contract string) (Answer[wire.RememberedList], error) {
 	return postJSON[wire.RememberedList](ctx, c, "/remembered/forget",
 		map[string]string{"key": key, "contract": contract})

@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	// requestTimeout limits the time of one request. The host waits 230 s for an answer.
+	// requestTimeout limits the time of one request. It is shorter than the 230 s after which Azure breaks off a
+	// request.
 	requestTimeout = 100 * time.Second
-	// maxAnswer limits the bytes of an answer that are read into memory. The host has the same limit for a request's
-	// body.
+	// maxAnswer is the largest number of bytes of an answer that are read into memory. The host has the same limit for
+	// the body of a request.
 	maxAnswer = 100 << 20
 )
 
-// Client calls the API of one Weir. It is safe for concurrent use.
+// Client calls Weir's API at one address. It is safe for concurrent use.
 type Client struct {
-	// Sender has the credentials of the upstream that sends messages and batches; nil = no credentials. Set it
-	// before the first request.
+	// Sender adds the credentials of an upstream to posts of messages and batches; nil = no credentials. Sender must
+	// not change after the first request.
 	Sender *upstream.Sender
 
 	base *url.URL
@@ -34,11 +35,11 @@ type Client struct {
 	http *http.Client
 }
 
-// New returns a client of the Weir at an address, with a function key; empty = no key. The address may end in
-// /api.
+// New returns a client of the Weir at an address. The address can end in /api. If key is not empty, the client sends it
+// as the function key.
 func New(address, key string) (*Client, error) {
 	base, err := url.Parse(address)
-	switch { // no error repeats the address, because it may contain a secret
+	switch { // no error repeats the address, because an address can contain a secret
 	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, errors.New("the function key has a space, a line break or another character in it that no key has")
 	case err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "":
@@ -63,19 +64,18 @@ type Answer[T any] struct {
 	JSON  json.RawMessage
 }
 
-// request is a request before it is sent.
 type request struct {
 	method, path string // the path is escaped
 	query        url.Values
 	contentType  string
 	idempotency  string // value of Idempotency-Key; "" = no header
 	ifNoneMatch  string // value of If-None-Match; "" = no header
-	isSubmission bool   // the request sends a message or a batch, so it gets the credentials of Sender
+	isSubmission bool   // the request posts a message or a batch, with the credentials of Sender
 	body         []byte
 }
 
-// doRequest sends a request, and returns the body of a 2xx answer. If ctx has ended, the error is that of ctx. Every
-// other error is an *Error.
+// doRequest sends a request, and returns the body of a 2xx answer. If ctx has ended, doRequest returns the error of
+// ctx. Every other error is an *Error.
 func (c *Client) doRequest(ctx context.Context, r request) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, r.method, c.requestURL(r), bytes.NewReader(r.body))
 	if err != nil {
@@ -113,7 +113,6 @@ func (c *Client) requestURL(r request) string {
 	return address
 }
 
-// readAnswer sends a request, and decodes the answer.
 func readAnswer[T any](ctx context.Context, c *Client, r request) (Answer[T], error) {
 	var a Answer[T]
 	body, err := c.doRequest(ctx, r)
@@ -132,17 +131,14 @@ func readAnswer[T any](ctx context.Context, c *Client, r request) (Answer[T], er
 	return a, nil
 }
 
-// getJSON gets the JSON at a path, and decodes it.
 func getJSON[T any](ctx context.Context, c *Client, path string, query url.Values) (Answer[T], error) {
 	return readAnswer[T](ctx, c, request{method: http.MethodGet, path: path, query: query})
 }
 
-// postJSON posts v as JSON, and decodes the answer.
 func postJSON[T any](ctx context.Context, c *Client, path string, v any) (Answer[T], error) {
 	return sendJSON[T](ctx, c, request{method: http.MethodPost, path: path}, v)
 }
 
-// sendJSON sends a request with v as JSON in its body, and decodes the answer.
 func sendJSON[T any](ctx context.Context, c *Client, r request, v any) (Answer[T], error) {
 	body, err := json.Marshal(v)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package remote is the client of Weir's HTTP API. It is for commands that need an address and a key, but
-// neither settings nor storage. It sends the key in a header, never in an address. It never sends the key to
-// another host, because it follows no redirects.
+// Package remote is a client of Weir's HTTP API, for commands that have an address and a key, but neither settings nor
+// storage. A key is sent in a header, never in an address. The client follows no redirects, so no other host gets the
+// key.
 package remote

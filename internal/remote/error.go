@@ -18,12 +18,12 @@ type Kind int
 // The kinds of errors.
 const (
 	Broken      Kind = iota // the answer is not from Weir, or the request cannot be built
-	NotFound                // the message, job or other thing does not exist, or no Weir is at the address
-	Refused                 // a key is missing or wrong, the request is invalid, or not allowed in this state
-	Unavailable             // Weir was not reached, or cannot work now; a retry may succeed
+	NotFound                // the message, job or other object does not exist, or no Weir is at the address
+	Refused                 // a key is missing or wrong, or the request is invalid or not allowed at present
+	Unavailable             // Weir was not reached, or cannot work now; a retry can succeed
 )
 
-// Error is the error of a request.
+// Error is the error of a failed request.
 type Error struct {
 	Kind       Kind
 	Status     int // status of the answer; 0 = no answer
@@ -51,7 +51,7 @@ func (e *Error) Error() string {
 		text += ": " + e.Err.Error()
 	}
 	for _, p := range e.Problems {
-		// The message may already have this problem.
+		// A problem that the message already contains is left out.
 		if p.Message != e.Message && !strings.Contains(e.Message, p.describe()) {
 			text += "; " + p.String()
 		}
@@ -79,7 +79,7 @@ func (p Problem) describe() string {
 	return p.Path + " " + p.Message
 }
 
-// KindOf returns the kind of the first *Error in err's chain. Without one it returns Broken.
+// KindOf returns the kind of the first *Error in err's chain. If the chain has no *Error, KindOf returns Broken.
 func KindOf(err error) Kind {
 	if e, ok := asError(err); ok {
 		return e.Kind
@@ -93,20 +93,20 @@ func asError(err error) (*Error, bool) {
 	return e, ok
 }
 
-// unreachableError returns the error of a request without an answer. If the caller's context has ended, it
-// returns the context's error.
+// unreachableError returns the error of a request without an answer. If ctx has ended, unreachableError returns the
+// error of ctx.
 func unreachableError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	var u *url.Error
 	if errors.As(err, &u) {
-		err = u.Err // without the address, which is known and long
+		err = u.Err // leaves out the long address
 	}
 	return &Error{Kind: Unavailable, Message: "Weir was not reached", Err: err}
 }
 
-// refusalError returns the error of an answer that is not a 2xx.
+// refusalError returns the error of an answer whose status is not 2xx.
 func refusalError(resp *http.Response, body []byte) error {
 	e := &Error{Kind: kindOfStatus(resp.StatusCode), Status: resp.StatusCode}
 	var p struct {
@@ -137,7 +137,7 @@ func kindOfStatus(status int) Kind {
 	return Broken
 }
 
-// guessCause returns the most likely cause of an answer without a text.
+// guessCause returns the most likely cause of an answer that has an error status, but no text.
 func guessCause(status int) string {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:

@@ -9,30 +9,31 @@ import (
 	"weir/internal/retry"
 )
 
-// Patience retries calls that fail with Unavailable. It gives up after a time of GiveUp in which every call has failed
-// with Unavailable. Several callers may share one Patience: if a call of one caller ends otherwise, the time begins
-// again for all callers.
+// Patience retries calls that fail with Unavailable. It gives up when all calls have failed with Unavailable for the
+// time GiveUp. Several goroutines can share a Patience. If a call in any goroutine succeeds or fails with another
+// error, the time GiveUp begins again for all goroutines.
 type Patience struct {
 	GiveUp time.Duration // 0 = each call is tried once
-	First  time.Duration // first pause; each further one is twice as long. Up to half of a pause is cut off at random.
+	First  time.Duration // first pause; each further pause is twice as long. Each pause is cut by up to half at random.
 	Most   time.Duration // longest pause, except if Weir's Retry-After is longer
-	// Unreached replaces GiveUp until a call gets an answer, because an address that never answers is probably wrong.
-	// 0, or a time longer than GiveUp, has no effect.
+	// Unreached is used instead of GiveUp if no call has got an answer yet, because an address that never answers is
+	// probably wrong. If Unreached is 0 or longer than GiveUp, it has no effect.
 	Unreached time.Duration
-	// Report is called with the first error of each series of errors that are Unavailable. A call that ends otherwise
-	// ends the series. left is the time for which Do still tries. Report may be nil.
+	// Report, if not nil, is called with the first of several Unavailable errors in a row. left is the time for which
+	// Do continues to try.
 	Report func(err error, left time.Duration)
 
 	mu sync.Mutex
-	// worked is the time of the last call that did not fail with Unavailable. Before such a call it is the time at
-	// which the first Do began.
+	// worked is the time at which a call last succeeded, or failed with another error than Unavailable. Before the
+	// first such call, worked is the time at which the first Do began.
 	worked     time.Time
-	isAnswered bool // a call had an answer with any status
-	isReported bool // Report was called after the time "worked"
+	isAnswered bool // a call got an answer, with any status
+	isReported bool // Report was called after the time in worked
 }
 
-// Do calls f until f returns nil or an error that is not Unavailable, until Do gives up, or until ctx ends. It returns
-// nil, the last error of f (wrapped if Do has given up), or the error of ctx.
+// Do calls f until f succeeds or fails with another error than Unavailable, and returns the result. If the Patience
+// gives up before that, Do returns the last error of f, wrapped. If ctx ends during a pause, Do returns an error that
+// wraps the cause of ctx.
 func (p *Patience) Do(ctx context.Context, f func(context.Context) error) error {
 	p.failingFor(false)
 	var idle time.Duration
@@ -61,7 +62,8 @@ func (p *Patience) Do(ctx context.Context, f func(context.Context) error) error 
 	return err
 }
 
-// failingFor returns the duration since p.worked. If works is true, it first sets p.worked to now.
+// failingFor returns the time since p.worked. If works is true or p.worked is zero, failingFor first sets p.worked to
+// now.
 func (p *Patience) failingFor(works bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,8 +77,8 @@ func (p *Patience) failingFor(works bool) time.Duration {
 	return now.Sub(p.worked)
 }
 
-// limitFor returns the time for which calls may fail before Do gives up. If err comes from an answer, limitFor records
-// that Weir has answered.
+// limitFor returns the time for which calls can fail before Do gives up. If err has the status of an answer, limitFor
+// records that Weir has answered.
 func (p *Patience) limitFor(err error) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +91,7 @@ func (p *Patience) limitFor(err error) time.Duration {
 	return min(p.Unreached, p.GiveUp)
 }
 
-// report calls Report, unless Report was called after the time p.worked.
+// report calls Report, if this is the first failure after p.worked.
 func (p *Patience) report(err error, left time.Duration) {
 	p.mu.Lock()
 	isFirst := !p.isReported

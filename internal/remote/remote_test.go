@@ -35,7 +35,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// newClient returns a client of a server with the handler h. The parameter "below" is the path that is added to the
+// newClient returns a client of a server with the handler h. The parameter "below" is a path that is appended to the
 // server's address.
 func newClient(t *testing.T, below string, h http.HandlerFunc) *remote.Client {
 	t.Helper()
@@ -132,7 +132,7 @@ func TestClient_NoAnswer(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := newClient(t, "", func(_ http.ResponseWriter, r *http.Request) {
 			cancel()
-			<-r.Context().Done() // so that no answer overtakes the cancellation
+			<-r.Context().Done() // so that the client gets no answer
 		})
 		if _, err := c.Message(ctx, "x"); !errors.Is(err, context.Canceled) {
 			t.Errorf("got the error %v, want %v", err, context.Canceled)
@@ -174,7 +174,7 @@ func TestPatience_UntilItWorks(t *testing.T) {
 			}
 			return nil
 		})
-		// The pauses are 1 + 2 + 4 + 4 + 4 s at most, and half of this at least.
+		// The longest possible pauses are 1 + 2 + 4 + 4 + 4 s. Each pause is at least half as long.
 		if took := time.Since(began); err != nil || tries != 6 || took < 7500*time.Millisecond ||
 			took > 15*time.Second {
 			t.Errorf("got %v after %d tries in %s; want no error, 6 tries and 7.5s to 15s", err, tries, took)

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// MessageList is a page of a search. It has the JSON of each message, which commands print unchanged with --json.
+// MessageList is a page of messages. The messages stay JSON, because commands print them unchanged with --json.
 type MessageList struct {
 	Messages []json.RawMessage `json:"messages"`
 	Complete bool              `json:"complete"` // all rows were read
-	Continue string            `json:"continue"` // parameter for the next page; "" = there is none
+	Continue string            `json:"continue"` // parameter "continue" of the next page's request; "" = last page
 }
 
-// ReplayFilter selects the dead messages that match every set field. The zero ReplayFilter selects all of them.
+// ReplayFilter selects the dead messages that match every set field. The zero ReplayFilter selects all dead messages.
 type ReplayFilter struct {
 	Key         *string    `json:"key,omitempty"`
 	Lane        *int       `json:"lane,omitempty"`
@@ -22,7 +22,7 @@ type ReplayFilter struct {
 	To          *time.Time `json:"to,omitempty"`          // died before this time
 }
 
-// ReplayRequest asks for a bulk replay, or for its numbers.
+// ReplayRequest asks for a bulk replay. If DryRun is true, it only asks for the expected effect of the bulk replay.
 type ReplayRequest struct {
 	Filter          ReplayFilter `json:"filter"`
 	DryRun          bool         `json:"dryRun,omitempty"`
@@ -32,8 +32,7 @@ type ReplayRequest struct {
 	Reason          string       `json:"reason,omitempty"`
 }
 
-// WaitingFilter selects waiting messages. If All is set, it selects all of them. Otherwise it selects those that match
-// every set field.
+// WaitingFilter selects all waiting messages if All is true, and otherwise those that match every set field.
 type WaitingFilter struct {
 	All       bool       `json:"all,omitempty"`
 	Key       *string    `json:"key,omitempty"`
@@ -53,8 +52,7 @@ type Cancellation struct {
 	Continue string        `json:"continue,omitempty"` // the field Continue of the last answer; "" = from the beginning
 }
 
-// DeadFilter selects dead messages to discard. If All is set, it selects all of them. Otherwise it selects those that
-// match every set field.
+// DeadFilter selects all dead messages if All is true, and otherwise those that match every set field.
 type DeadFilter struct {
 	All bool `json:"all,omitempty"`
 	ReplayFilter
@@ -68,23 +66,23 @@ type DiscardRequest struct {
 	Continue string     `json:"continue,omitempty"` // the field Continue of the last answer; "" = from the beginning
 }
 
-// Discarded has the numbers of messages of a DiscardRequest.
+// Discarded is the answer to a DiscardRequest.
 type Discarded struct {
 	Selected int       `json:"selected"` // messages that the filter selects
-	Asked    int       `json:"asked"`    // messages whose holders were asked to discard them
-	TooLate  int       `json:"tooLate"`  // messages that were no longer dead, or that are to be replayed
-	To       time.Time `json:"to"`       // the filter's To; if it was not set, the time of the first request
+	Asked    int       `json:"asked"`    // messages whose discard was requested
+	TooLate  int       `json:"tooLate"`  // messages that are no longer dead, or whose replay was requested before
+	To       time.Time `json:"to"`       // the filter's To; without it, the time of the first request
 	Complete bool      `json:"complete"` // all dead messages were read
 	Continue string    `json:"continue,omitempty"`
 }
 
-// Cancelled has the numbers of messages of a Cancellation.
+// Cancelled is the answer to a Cancellation.
 type Cancelled struct {
 	Selected  int       `json:"selected"`  // messages that the filter selects
 	Cancelled int       `json:"cancelled"` // scheduled messages, which Weir cancelled at once
-	Asked     int       `json:"asked"`     // messages whose holders were asked to cancel them
+	Asked     int       `json:"asked"`     // messages whose cancellation was requested
 	TooLate   int       `json:"tooLate"`   // messages that were already final
-	To        time.Time `json:"to"`        // the filter's To; if it was not set, the time of the first request
+	To        time.Time `json:"to"`        // the filter's To; without it, the time of the first request
 	Complete  bool      `json:"complete"`  // all waiting messages were read
 	Continue  string    `json:"continue,omitempty"`
 }

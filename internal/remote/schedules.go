@@ -14,8 +14,8 @@ func (c *Client) Schedules(ctx context.Context) (Answer[wire.ScheduleList], erro
 	return getJSON[wire.ScheduleList](ctx, c, "/schedules", nil)
 }
 
-// PutSchedule stores a schedule. If mayReplace is true, it replaces a schedule of the same name. Otherwise such
-// a schedule leads to an error of kind Refused.
+// PutSchedule stores a schedule. If mayReplace is true, PutSchedule can replace a schedule of the same name. If
+// mayReplace is false and such a schedule exists, PutSchedule returns an error of kind Refused.
 func (c *Client) PutSchedule(ctx context.Context, name string, d wire.ScheduleDefinition,
 	mayReplace bool) (Answer[wire.Schedule], error) {
 	r := request{method: http.MethodPut, path: schedulePath(name)}
@@ -35,7 +35,7 @@ func (c *Client) ResumeSchedule(ctx context.Context, name string) (Answer[wire.S
 	return readAnswer[wire.Schedule](ctx, c, request{method: http.MethodPost, path: schedulePath(name) + "/resume"})
 }
 
-// RunSchedule stores a message of a schedule now. The schedule's next run stays as it is.
+// RunSchedule makes Weir accept a schedule's message now. The schedule's next occurrence does not change.
 func (c *Client) RunSchedule(ctx context.Context, name string) (Answer[wire.RunReceipt], error) {
 	return readAnswer[wire.RunReceipt](ctx, c, request{method: http.MethodPost, path: schedulePath(name) + "/run"})
 }
@@ -45,12 +45,13 @@ func (c *Client) DeleteSchedule(ctx context.Context, name string) (Answer[struct
 	return readAnswer[struct{}](ctx, c, request{method: http.MethodDelete, path: schedulePath(name)})
 }
 
-// PreviewSchedule returns the next runs of a stored schedule.
+// PreviewSchedule returns the next occurrences of a stored schedule. count is their number.
 func (c *Client) PreviewSchedule(ctx context.Context, name string, count int) (Answer[wire.SchedulePreview], error) {
 	return getJSON[wire.SchedulePreview](ctx, c, schedulePath(name)+"/preview", countQuery(count))
 }
 
-// TryDefinition checks a definition, and returns its next runs. It stores nothing.
+// TryDefinition checks a definition and returns the next occurrences, without storing a schedule. count is their
+// number.
 func (c *Client) TryDefinition(ctx context.Context, name string, d wire.ScheduleDefinition,
 	count int) (Answer[wire.SchedulePreview], error) {
 	r := request{method: http.MethodPost, path: schedulePath(name) + "/preview", query: countQuery(count)}

@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A message that dies again does not belong to the job a second time. In this test the runner's clock is ahead, so that
-// the second death has an earlier time than the start of the job.
+// A message that dies again during a job must not be replayed a second time. The runner's clock is ahead, so the second
+// death has an earlier time than the start of the job.
 func TestRunner_AHolderBehind(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(1, "/a")
@@ -27,8 +27,8 @@ func TestRunner_AHolderBehind(t *testing.T) {
 	})
 }
 
-// The messages of a key are replayed without a pause, even if one batch has no room for all of them. The next key then
-// waits until the job has its rate on average again.
+// A job replays its messages in batches. The messages of a key are replayed without a pause, even if they need several
+// batches. The next key must then wait until the job's average rate is not above Spec.RatePerMinute.
 func TestRunner_KeyOfManyBatches(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(120, "/a")
@@ -48,7 +48,8 @@ func TestRunner_KeyOfManyBatches(t *testing.T) {
 	})
 }
 
-// If a batch cannot be saved, no message of it is replayed. Otherwise a crash could leave replays that no job counts.
+// A job saves each batch before it replays the messages of the batch. If the job cannot save a batch, it must
+// replay none of the batch's messages. Otherwise the job would not count these replays after a crash.
 func TestRunner_BatchNotSaved(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(10, "/a")
@@ -56,7 +57,7 @@ func TestRunner_BatchNotSaved(t *testing.T) {
 		saves := 0
 		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if c.Op == "Transact" && c.Ops[0].Kind == storage.Replace && c.Ops[0].Key[:8] == "!replay_" {
-				if saves++; saves == 2 { // the first save has the number of messages
+				if saves++; saves == 2 { // the first save stores the number of messages
 					return storagetest.Fault{Kind: storagetest.FailBefore}
 				}
 			}

@@ -9,37 +9,37 @@ import (
 	"weir/internal/replay/jobrow"
 )
 
-// checkpoint is the stored progress of a job, from which another process can continue. Its field names are the names in
-// the stored JSON.
+// checkpoint is a job's stored progress, from which another process can continue the job. The names of the fields must
+// not change, because the stored JSON has them.
 type checkpoint struct {
-	// Until is the time of the latest death among the messages that Job.Matched counts, see diedAtMicros. It is 0 if
-	// the messages were not counted yet.
+	// Until is the latest time of death, in microseconds, of the messages that Job.Matched counts. It is 0 before these
+	// messages are counted.
 	Until int64
-	Lane  int // index, among the job's lanes, of the lane that the job has reached
-	// Seq is the position that the job has reached in that lane. If the first dead message of a key is at or before
-	// Seq, that message was already in a batch.
+	Lane  int // index of the present lane in jobRun.lanes
+	// Seq is the job's position in the present lane. The job takes the keys in the order of their first dead messages.
+	// Seq is the sequence number of the first dead message of the last key that the job took; 0 = no key yet.
 	Seq  int64
-	Next []deadMessage // the present batch; the replay of some of its messages may already have been requested
-	Open []deadMessage // the open messages, sorted by lane and position
+	Next []deadMessage // the present batch; perhaps some of its replays were already requested
+	Open []deadMessage // replayed messages that are not final yet, sorted by lane and sequence number
 }
 
-// deadMessage identifies a message by its position and the time of its death.
+// deadMessage identifies one death of a message. It has the time of death, because the message can die again.
 type deadMessage struct {
 	lane   int
 	seq    int64
-	diedAt int64 // see diedAtMicros; it changes if the message dies again
+	diedAt int64 // time of death in microseconds of Unix time
 }
 
-// diedAtMicros returns a time of death in microseconds of the Unix epoch.
+// diedAtMicros returns the time of death in microseconds of Unix time.
 func diedAtMicros(d lists.DeadRow) int64 { return d.DiedAt.UnixMicro() }
 
-// includes reports whether a dead message belongs to the job. A message that died after Until does not belong to it,
-// because the job itself may have replayed that message before it died.
+// includes reports whether a dead message belongs to the job. A message that died after Until does not belong to the
+// job, because the job itself can have replayed that message.
 func (p *checkpoint) includes(f Filter, d lists.DeadRow) bool {
 	return diedAtMicros(d) <= p.Until && matchesFilter(f, d)
 }
 
-// MarshalJSON implements json.Marshaler. The form is short, because a row has up to maxOpen messages.
+// MarshalJSON implements json.Marshaler. It writes a short form, because one row can store up to maxOpen messages.
 func (i deadMessage) MarshalJSON() ([]byte, error) {
 	return json.Marshal([3]int64{int64(i.lane), i.seq, i.diedAt})
 }
@@ -56,20 +56,18 @@ func compareLog(a, b deadMessage) int {
 	return cmp.Or(cmp.Compare(a.lane, b.lane), cmp.Compare(a.seq, b.seq))
 }
 
-// isOpen reports whether a message was replayed and is not final yet.
+// isOpen reports whether Open has the message with the same time of death.
 func (p *checkpoint) isOpen(i deadMessage) bool {
 	at, found := slices.BinarySearchFunc(p.Open, i, compareLog)
 	return found && p.Open[at] == i
 }
 
-// addOpen adds a message to Open, if Open does not have it.
 func (p *checkpoint) addOpen(i deadMessage) {
 	if at, found := slices.BinarySearchFunc(p.Open, i, compareLog); !found {
 		p.Open = slices.Insert(p.Open, at, i)
 	}
 }
 
-// encodeJob returns a job and its checkpoint as stored.
 func encodeJob(j Job, p checkpoint) (jobrow.Row, error) {
 	text, err := json.Marshal(j)
 	if err != nil {

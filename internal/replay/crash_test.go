@@ -11,14 +11,15 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// runWithFault runs a job, and makes the nth call of its process to storage fail. If killed is true, all later calls of
-// the process fail, too. The job's numbers must be right, whichever process ends the job.
+// runWithFault starts a job in one process and makes that process's nth call to storage fail. If killed is true, all
+// later calls of the process fail, too, so that a second process must end the job. The job's numbers must be right in
+// both cases.
 func runWithFault(t *testing.T, n int, kind storagetest.FaultKind, killed bool) {
 	simulate(t, 2, func(t *testing.T, w *world) {
 		w.addDead(4, keys...)
 		w.hasLater["/e"] = true
 		if n%2 == 0 {
-			w.grantDelay = 50 * time.Second // the holders were killed, too, so that requests stay pending
+			w.grantDelay = 50 * time.Second // as if the holders were killed, too
 		}
 		p, q := w.startProcess(), w.startProcess()
 		spec := plain
@@ -61,7 +62,8 @@ func runWithFault(t *testing.T, n int, kind storagetest.FaultKind, killed bool) 
 	})
 }
 
-// brokenCalls is larger than the number of calls to storage that the job of runWithFault makes.
+// brokenCalls is larger than the number of calls to storage that the job of runWithFault makes, so that each call fails
+// once.
 const brokenCalls = 150
 
 func TestRunner_Crash(t *testing.T) {
@@ -80,7 +82,8 @@ func TestRunner_OneCallFails(t *testing.T) {
 	}
 }
 
-// A process loses the lease of its job, and another process runs the job. Each message is still requested once.
+// A process loses the lease of its job, and another process continues the job. Each replay must still be requested only
+// once.
 func TestRunner_TwoAtOnce(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(40, keys...)
@@ -102,8 +105,8 @@ func TestRunner_TwoAtOnce(t *testing.T) {
 	})
 }
 
-// A process is suspended for a minute in the middle of a batch. Meanwhile another process resumes its job. Storage must
-// then refuse the writes of the first process.
+// A process stalls for a minute while it requests replays, and meanwhile another process resumes the job. When the
+// first process goes on, storage must refuse its writes of the job.
 func TestRunner_Stalled(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(40, keys...)
@@ -111,7 +114,7 @@ func TestRunner_Stalled(t *testing.T) {
 		spec := plain
 		spec.RatePerMinute = 60
 		j := p.startJob(spec)
-		time.Sleep(38 * time.Second) // the next batch begins two seconds later
+		time.Sleep(38 * time.Second) // the job requests the next replays two seconds later
 		p.stalls <- time.Minute
 		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if c.Port == "leases" {
@@ -141,7 +144,7 @@ func TestRunner_Stalled(t *testing.T) {
 	})
 }
 
-// A process resumes the jobs of a process that was closed.
+// After Close a process requests no further replay, and another process can resume the jobs of the closed process.
 func TestRunner_Close(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(40, keys...)
@@ -165,8 +168,8 @@ func TestRunner_Close(t *testing.T) {
 	})
 }
 
-// A process is killed after it wrote the final row of a job, and before it removed the row of lane 0. The job is over,
-// and the next sweep removes the row.
+// A process is killed after it has written the job's final row, and before it has removed the job's row in lane 0. The
+// job is over, and the next sweep removes the row in lane 0.
 func TestRunner_KilledAtTheEnd(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(1, keys...)

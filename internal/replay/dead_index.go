@@ -9,11 +9,11 @@ import (
 	"weir/internal/overview/lists"
 )
 
-// deadPage is the largest number of dead messages of one query. Storage returns no more.
+// deadPage is the largest number of dead messages of one query: the limit of Azure tables.
 const deadPage = 1000
 
-// eachDead calls f for the dead messages of a lane after seq, in the order of the log, until f
-// returns false.
+// eachDead calls f for a lane's dead messages with sequence numbers greater than seq, in the order of the log. It stops
+// when f returns false.
 func eachDead(ctx context.Context, log Log, number int, seq int64, f func(lists.DeadRow) bool) error {
 	for {
 		rows, more, err := log.ReadDead(ctx, number, seq, deadPage)
@@ -33,18 +33,20 @@ func eachDead(ctx context.Context, log Log, number int, seq int64, f func(lists.
 }
 
 // deadIndex has the messages that a job has still to replay in one lane, grouped by key. The messages of a key must be
-// replayed together: if a new message of the key is delivered in between, the replay of the others is refused.
+// replayed together. Otherwise a new message of the key could be delivered in between, and the holder would refuse the
+// remaining replays of the key.
 type deadIndex struct {
-	keys    []string                 // hashes of the keys that no batch has begun, in the order of their first messages
-	byKey   map[string][]deadMessage // the messages of each of these keys
-	current []deadMessage            // the remaining messages of the key that the last batch has begun
+	keys    []string                 // hashes of keys that are in no batch yet, in the order of their first messages
+	byKey   map[string][]deadMessage // the messages of each key in the field "keys", by hash
+	current []deadMessage            // remaining messages of the last key of the last batch
 
-	// dueOrder has the positions, in the orders of their keys, of messages that were scheduled; by sequence number.
+	// dueOrder maps the sequence number of a scheduled message to the message's position in its key's order.
 	dueOrder map[int64]string
 }
 
-// readIndex reads the messages to replay in a lane, after the checkpoint's position there. It leaves out the open
-// messages: an open message is still among the dead messages if the holder has not read its request yet.
+// readIndex reads the messages of a lane that the job has still to replay, with sequence numbers greater than p.Seq. It
+// leaves out the messages in p.Open, whose replay the job has requested already. Such a message is still dead if the
+// lane's holder has not read the request yet.
 func readIndex(ctx context.Context, log Log, f Filter, p *checkpoint, number int) (*deadIndex, error) {
 	x := &deadIndex{byKey: map[string][]deadMessage{}, dueOrder: map[int64]string{}}
 	err := eachDead(ctx, log, number, p.Seq, func(d lists.DeadRow) bool {
@@ -63,11 +65,13 @@ func readIndex(ctx context.Context, log Log, f Filter, p *checkpoint, number int
 	return x, err
 }
 
-// nextBatch returns the next messages: all messages of a key, then all of the next key, until the batch has at least n
-// messages. The batch never has more messages than the parameter "most", even if a key has more. Messages of a key are
-// in the order in which they must be delivered, because the holder may deliver a message before the replay of the next
-// message is requested. In that order a scheduled message follows the messages that were filed before its due time. The
-// parameter seq is the present value of checkpoint.Seq; nextBatch also returns the new value.
+// nextBatch returns the next batch: all messages of a key, then all of the next key, until the batch has at least n
+// messages. The batch never has more messages than the parameter "most"; further messages of the last key are in the
+// next batch. The parameter seq is the present value of checkpoint.Seq, and nextBatch returns the new value.
+//
+// A batch has a key's messages in the order in which the holder must deliver them, because the holder can deliver a
+// message before the next replay is requested. A scheduled message is later in that order than the messages that were
+// accepted before its due time.
 func (x *deadIndex) nextBatch(n, most int, seq int64) ([]deadMessage, int64) {
 	var batch []deadMessage
 	for len(batch) < n && (len(x.current) > 0 || len(x.keys) > 0) {
@@ -83,7 +87,7 @@ func (x *deadIndex) nextBatch(n, most int, seq int64) ([]deadMessage, int64) {
 	return batch, seq
 }
 
-// isInProgress reports whether the last batch has begun a key, and left messages of it.
+// isInProgress reports whether the last key of the last batch has further messages to replay.
 func (x *deadIndex) isInProgress() bool { return x != nil && len(x.current) > 0 }
 
 // orderOf returns a message's position in its key's order.

@@ -17,8 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// The tests of this file have real holders instead of simulated ones. Messages are filed and drained, and some die.
-// They are replayed by requests that the holders grant.
+// The tests of this file use real holders: package drain delivers the messages and grants the requests for replays.
 
 // cms is a CMS that accepts or rejects messages by their bodies, and records the bodies that it accepted.
 type cms struct {
@@ -57,7 +56,7 @@ func (c *cms) listTaken() []string {
 	return append([]string(nil), c.took...)
 }
 
-// whole is a storage account whose processes have real holders.
+// whole is a storage account with a CMS, for processes that deliver messages with package drain.
 type whole struct {
 	t       *testing.T
 	account *memory.Account
@@ -154,7 +153,7 @@ func (w *whole) addUpCounts() (c lane.Counts, waiting int64) {
 	return c, waiting
 }
 
-// waitUntilEmpty waits until no message waits. It returns the sums of the lanes' counters.
+// waitUntilEmpty returns the sums of the lanes' counters when no message waits any more.
 func (w *whole) waitUntilEmpty() lane.Counts {
 	w.t.Helper()
 	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
@@ -168,8 +167,7 @@ func (w *whole) waitUntilEmpty() lane.Counts {
 	}
 }
 
-// checkOrder checks that the CMS accepted n messages, each of them once, and that it accepted the messages of a key in
-// order.
+// checkOrder checks that the CMS accepted n messages, no message twice, and the messages of each key in order.
 func (w *whole) checkOrder(n int) {
 	w.t.Helper()
 	last, took := map[string]int{}, w.cms.listTaken()
@@ -189,7 +187,7 @@ func (w *whole) checkOrder(n int) {
 
 func (w *whole) startJob(p *instance, s replay.Spec) replay.Job {
 	w.t.Helper()
-	time.Sleep(time.Millisecond) // the job then starts after the last death
+	time.Sleep(time.Millisecond) // so that the job starts after the last message became dead
 	j, err := p.Start(w.t.Context(), s)
 	if err != nil {
 		w.t.Fatal(err)
@@ -237,7 +235,7 @@ func TestWhole_ComesToItsEnd(t *testing.T) {
 			t.Errorf("got %+v, want Delivered 82 and Dead 18", c)
 		}
 		w.checkOrder(82)
-		// A message stays dead if a later message of its key was delivered after its death.
+		// The dead messages are not replayed, because later messages of their key were delivered.
 		w.cms.setRejects(func(string) bool { return false })
 		plan, err = p.Plan(t.Context(), plain)
 		if err != nil || plan.Count != 18 || plan.Refused != 18 {
@@ -258,8 +256,8 @@ func TestWhole_ComesToItsEnd(t *testing.T) {
 	})
 }
 
-// New messages of the same keys are posted during a job. A dead message is either delivered before the new messages of
-// its key, or not delivered at all.
+// New messages of the same keys are posted during a job. A dead message must be delivered before the new messages of
+// its key, or stay dead.
 func TestWhole_WhileOthersCome(t *testing.T) {
 	simulateWhole(t, 2, func(t *testing.T, w *whole) {
 		p := w.startProcess()
@@ -284,7 +282,7 @@ func TestWhole_WhileOthersCome(t *testing.T) {
 	})
 }
 
-// A job requests its replays while the lane is paused, and ends after the lane was resumed.
+// A job requests replays while the lane is paused. The job ends after the lane is resumed.
 func TestWhole_Paused(t *testing.T) {
 	simulateWhole(t, 1, func(t *testing.T, w *whole) {
 		p := w.startProcess()

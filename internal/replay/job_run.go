@@ -14,18 +14,17 @@ import (
 )
 
 const (
-	// batchSpan is the time that a batch takes at the job's rate. A longer time would make the batches larger, and
-	// after a crash the next process checks all messages of the batch again.
+	// batchSpan is the time that a batch takes at the job's rate. A longer batchSpan would make batches larger. Then a
+	// process that resumes a job after a crash would have more messages to check again.
 	batchSpan = 2 * time.Second
 	// maxBatch is the largest number of messages of a batch.
 	maxBatch = 50
-	// maxOpen is the largest number of open messages.
+	// maxOpen is the largest number of open messages: messages that were replayed and are not final yet.
 	maxOpen = 500
 	// Open messages are polled every minPoll while messages become final. Otherwise the interval doubles after each
 	// poll, up to maxPoll.
 	minPoll, maxPoll = 2 * time.Second, 30 * time.Second
-	// After a failure the same step is tried again after minRetry. Each further pause is twice as long as the one
-	// before, up to maxRetry.
+	// A failed step is tried again after minRetry. If it fails again, the pause doubles, up to maxRetry.
 	minRetry, maxRetry = time.Second, 30 * time.Second
 )
 
@@ -37,8 +36,8 @@ type jobRun struct {
 	etag         storage.ETag
 	lanes        []int      // lanes that can have messages of the job
 	deadIndex    *deadIndex // of the present lane; nil = not read yet
-	isResumed    bool       // the replay of some messages of checkpoint.Next may have been requested already
-	isUnsaved    bool       // checkpoint.Next is not saved yet
+	isResumed    bool       // perhaps replays of the batch in checkpoint.Next were already requested
+	isUnsaved    bool       // the batch in checkpoint.Next is not saved yet
 	nextBatchAt  time.Time  // earliest time of the next batch, by the job's rate
 	pollAt       time.Time  // time of the next poll
 	pollInterval time.Duration
@@ -46,7 +45,7 @@ type jobRun struct {
 	isOver       bool          // the job is over, or another process runs it
 }
 
-// runJob runs a job until the job is over, or ctx ends; ctx ends with the lease.
+// runJob runs a job until the job is over or ctx ends. ctx ends if the lease is lost.
 func (r *Runner) runJob(ctx context.Context, id string) error {
 	w, err := r.openJob(ctx, id)
 	if err != nil || w == nil {
@@ -73,7 +72,7 @@ func (r *Runner) runJob(ctx context.Context, id string) error {
 	}
 }
 
-// openJob reads a job with the progress that its last process has stored. It returns nil if the job is over.
+// openJob reads a job with its stored progress. It returns nil if the job is over.
 func (r *Runner) openJob(ctx context.Context, id string) (*jobRun, error) {
 	row, err := jobrow.Read(ctx, r.Store, id)
 	if storage.Is(err, storage.NotFound) {
@@ -90,7 +89,7 @@ func (r *Runner) openJob(ctx context.Context, id string) (*jobRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found { // the job's process was killed before it removed the row of lane 0
+	if found { // a process ended the job, but did not remove the row that openJob has read
 		_, err = r.jobs.finishJob(ctx, over, r.Finished)
 		return nil, err
 	}
@@ -106,7 +105,7 @@ func (w *jobRun) runStep(ctx context.Context) (wait time.Duration, err error) {
 			return 0, err
 		}
 	}
-	if len(w.checkpoint.Next) > 0 { // a crash or a failure has left the batch
+	if len(w.checkpoint.Next) > 0 { // this batch is left over from a crash or a failed step
 		if err := w.saveBatch(ctx); err != nil {
 			return 0, err
 		}
@@ -142,10 +141,12 @@ func (w *jobRun) untilNextPoll(now time.Time) time.Duration {
 	return max(w.pollAt.Sub(now), 0)
 }
 
-// countMatches counts the job's messages and saves their number, before the job replays any of them.
+// countMatches counts the job's messages and saves the number, before the first replay.
 func (w *jobRun) countMatches(ctx context.Context) error {
-	// Times of death are by the holders' clocks. So the limit is the latest time of death among the messages. If the
-	// limit were by this process's clock, it could include messages that the job replays and that die again.
+	// Until is the latest time of death of the counted messages. A message that dies after Until does not belong to the
+	// job. The times of death come from the holders' clocks, and this process's clock can be ahead of those clocks. If
+	// Until came from this process's clock, a message that the job replays and that dies again could belong to the job
+	// a second time.
 	matched, until := int64(0), int64(1)
 	err := w.eachDead(ctx, func(d lists.DeadRow) {
 		if matchesFilter(w.job.Filter, d) {
@@ -191,7 +192,6 @@ func (w *jobRun) selectBatch(ctx context.Context) error {
 	return nil
 }
 
-// saveBatch saves the present batch, if it is not saved yet.
 func (w *jobRun) saveBatch(ctx context.Context) error {
 	if !w.isUnsaved {
 		return nil
@@ -205,11 +205,12 @@ func (w *jobRun) saveBatch(ctx context.Context) error {
 type batchMessage struct {
 	deadMessage
 	entry  *lane.Entry // as storage has it now; nil = retention has removed it
-	isDead bool        // still dead, since the time of death in the checkpoint
+	isDead bool        // still dead, and with the same time of death as in deadMessage
 }
 
-// replayBatch replays the present batch, whose messages are of one lane. After an error the messages without a result
-// stay in the batch. Refused messages do not count towards the rate, because the CMS gets no request for them.
+// replayBatch requests the replays of the present batch, whose messages are all in one lane. After an error the
+// messages without a result stay in the batch. Refused messages do not count towards the rate, because the CMS gets no
+// request for them.
 func (w *jobRun) replayBatch(ctx context.Context) error {
 	batch, err := w.readBatch(ctx)
 	if err != nil {
@@ -221,8 +222,9 @@ func (w *jobRun) replayBatch(ctx context.Context) error {
 			requested = append(requested, m.entry)
 		}
 	}
-	// If a key has messages for several batches, all batches except the first start before nextBatchAt. Their time
-	// still counts from nextBatchAt, so that the job keeps its rate on average.
+	// If the previous batch had no room for all messages of its last key, this batch continues with that key, and
+	// does not wait for nextBatchAt. The wait after this batch still counts from nextBatchAt, so that the job
+	// keeps its rate on average.
 	began, before := laterOf(w.Now(), w.nextBatchAt), w.job.Replayed
 	defer w.Wake(batch[0].lane)
 	results, err := w.Log.ReplayMany(ctx, batch[0].lane, requested, w.job.Force)
@@ -230,7 +232,7 @@ func (w *jobRun) replayBatch(ctx context.Context) error {
 	taken := time.Duration(w.job.Replayed-before) * time.Minute / time.Duration(w.job.RatePerMinute)
 	w.nextBatchAt = began.Add(taken)
 	if err != nil {
-		w.isResumed = true // some requests may have been written
+		w.isResumed = true // perhaps some requests were written
 		return err
 	}
 	w.isResumed = false
@@ -238,7 +240,6 @@ func (w *jobRun) replayBatch(ctx context.Context) error {
 	return w.saveCheckpoint(ctx)
 }
 
-// readBatch reads the messages of the present batch.
 func (w *jobRun) readBatch(ctx context.Context) ([]batchMessage, error) {
 	batch := make([]batchMessage, len(w.checkpoint.Next))
 	err := lane.ForEach(len(batch), func(i int) error {
@@ -256,8 +257,9 @@ func (w *jobRun) readBatch(ctx context.Context) ([]batchMessage, error) {
 	return batch, err
 }
 
-// recordBatch records the results of the requests. It returns the number of messages that are done: all messages before
-// the first request without a result.
+// recordBatch records the results of the requests: one result for each message that is still dead, in the order of the
+// batch. After an error the last results are missing. recordBatch returns the number of messages before the first
+// missing result.
 func (w *jobRun) recordBatch(batch []batchMessage, results []error) (done int) {
 	for _, m := range batch {
 		switch {
@@ -270,7 +272,7 @@ func (w *jobRun) recordBatch(batch []batchMessage, results []error) (done int) {
 				w.job.Refused++
 			}
 			results = results[1:]
-		case m.entry != nil && w.isResumed: // an earlier run requested the replay and could not save that
+		case m.entry != nil && w.isResumed: // an earlier try requested the replay, but did not save the result
 			w.recordReplayed(m.deadMessage)
 		}
 		done++

@@ -7,14 +7,15 @@ import (
 	"weir/internal/weir"
 )
 
-// pollSoon resets the poll interval to minPoll. It is called when a message was replayed or became final, because
-// further messages are then likely to become final.
+// pollSoon resets the poll interval to minPoll. It is called when a message was replayed or became final, because other
+// messages are then likely to become final soon.
 func (w *jobRun) pollSoon() {
 	w.pollInterval = minPoll
 	w.pollAt = w.Now().Add(w.pollInterval)
 }
 
-// pollOutcomes reads the open messages if a poll is due, and counts the outcomes of those that have become final.
+// pollOutcomes reads the messages in checkpoint.Open if a poll is due. It counts the outcomes of the messages that have
+// become final.
 func (w *jobRun) pollOutcomes(ctx context.Context) error {
 	if len(w.checkpoint.Open) == 0 || w.pollAt.After(w.Now()) {
 		return nil
@@ -40,7 +41,7 @@ func (w *jobRun) pollOutcomes(ctx context.Context) error {
 	return nil
 }
 
-// readStages reads the stages of the open messages, lane by lane; Open is sorted by lane.
+// readStages returns the states of the messages in checkpoint.Open, in the same order.
 func (w *jobRun) readStages(ctx context.Context) ([]lists.MessageState, error) {
 	var all []lists.MessageState
 	for open := w.checkpoint.Open; len(open) > 0; {

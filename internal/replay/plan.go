@@ -22,10 +22,10 @@ const (
 	planTimeout = 20 * time.Second
 )
 
-// Plan describes the effect of a job.
+// Plan is the expected effect of a job.
 type Plan = wire.JobPlan
 
-// Plan returns the effect of a job, and changes nothing.
+// Plan returns the expected effect of a job, without starting the job.
 func (r *Runner) Plan(ctx context.Context, s Spec) (Plan, error) {
 	if err := s.checkSpec(r.Store.Lanes); err != nil {
 		return Plan{}, err
@@ -52,14 +52,14 @@ type planner struct {
 	job       Job
 	visited   int             // dead messages that were read
 	count     int64           // matching messages
-	allListed bool            // all dead messages of the filter's lanes were read; false after maxVisited messages
+	allListed bool            // all dead messages of the filter's lanes were read
 	keys      map[string]bool // hashes of the keys of matching messages
 	lanes     int             // lanes with a matching message
-	first     []deadMessage   // the first matching messages, up to one more than maxChecked
+	first     []deadMessage   // the first maxChecked+1 matching messages
 
 	allChecked bool            // every matching message was checked
 	refused    int64           // checked messages whose replay would be refused
-	durations  []time.Duration // durations of the last attempts of the checked messages that are not refused
+	durations  []time.Duration // durations of the last attempts of the checked messages whose replay is possible
 }
 
 // countMatching counts the matching messages, and collects the first of them.
@@ -91,8 +91,8 @@ func (p *planner) countMatching(ctx context.Context) error {
 	return nil
 }
 
-// checkMessages reads the first matching messages, maxChecked at most, one by one. It counts the messages whose replay
-// would be refused, and collects the durations of the last attempts of the others.
+// checkMessages reads up to maxChecked matching messages, one by one. It counts the messages whose replay would be
+// refused. From each other message it takes the duration of the last attempt.
 func (p *planner) checkMessages(ctx context.Context) error {
 	historySince := map[int]int64{}
 	for _, i := range p.first {
@@ -138,9 +138,9 @@ func (p *planner) newPlan() Plan {
 		EstimatedSeconds: p.estimateTime(replayed).Round(time.Second).Seconds()}
 }
 
-// estimateTime returns the time that n messages take, by the slowest of three limits: the job's rate, the interval
-// between attempts, and the CMS. For the CMS it takes the median duration of the last attempts, with one attempt at a
-// time in each lane.
+// estimateTime returns the time that n replays take. The slowest of three limits decides: the job's rate,
+// the shortest time between two attempts (Config.Interval), and the CMS. The limit of the CMS assumes that each lane
+// sends one message at a time, and that an attempt takes the median of p.durations.
 func (p *planner) estimateTime(n int64) time.Duration {
 	typical := time.Duration(0)
 	if len(p.durations) > 0 {

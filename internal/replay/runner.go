@@ -16,15 +16,15 @@ import (
 	"weir/internal/weir"
 )
 
-// Log reads dead messages and requests their replay. The stored lanes implement it; see LogOf.
+// Log reads dead messages and requests their replay. LogOf returns the Log of the stored lanes.
 type Log interface {
 	ReadDead(ctx context.Context, lane int, behind int64, limit int) (rows []lists.DeadRow, more bool, err error)
 	ReadStates(ctx context.Context, lane int, seqs []int64) ([]lists.MessageState, error)
 	ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry, error)
-	// ReplayMany requests the replay of dead messages of a lane; see lane.Requests.
+	// ReplayMany requests the replay of dead messages of one lane; see lane.Requests.ReplayMany.
 	ReplayMany(ctx context.Context, lane int, entries []*lane.Entry, force bool) (results []error, err error)
-	// ReplayObstacle returns the reason for which a dead message is replayed only by force; "" = no reason. The
-	// historyFence is Tail.HistoryFence of the message's lane.
+	// ReplayObstacle returns the reason to refuse a replay that is not forced; "" = no reason. historyFence is
+	// Tail.HistoryFence of the message's lane.
 	ReplayObstacle(ctx context.Context, e *lane.Entry, historyFence int64) (string, error)
 }
 
@@ -42,16 +42,16 @@ type Config struct {
 	Store    *lane.Store // has the rows of the jobs
 	Log      Log
 	Leases   storage.Leases
-	Lease    time.Duration   // 15 to 60 s
-	Wake     func(lane int)  // wakes this process's worker of a lane; returns at once
-	Interval time.Duration   // shortest time between two attempts of one process; 0 = no limit
-	Finished func(Job) error // called when a job is over, and again until it returns nil; nil = not called
+	Lease    time.Duration   // length of a job's lease, 15 to 60 s
+	Wake     func(lane int)  // wakes this process's drainer for a lane; must return at once
+	Interval time.Duration   // shortest time between two attempts to deliver, in one process; 0 = no limit
+	Finished func(Job) error // called when a job is over; if Finished fails, it is called again later; nil = not called
 	Now      func() time.Time
 	Logger   *slog.Logger
 }
 
-// Runner runs bulk replays, and starts and cancels them for users. Any number of runners may share storage: one runner
-// at a time runs a job. The caller must Close the Runner.
+// Runner starts, runs and cancels bulk replays. It is safe for concurrent use. Several Runners can share storage: each
+// job is run by only one of them at a time. The caller must Close the Runner.
 type Runner struct {
 	Config
 	jobs   jobStore
@@ -60,18 +60,18 @@ type Runner struct {
 
 	mu       sync.Mutex
 	isClosed bool
-	running  map[string]*activeJob // by id of the job
+	running  map[string]*activeJob // by the id of the job
 	hasTried map[string]bool       // ids of the jobs that this process has tried to run
 	wg       sync.WaitGroup
 }
 
-// activeJob is a job that this process runs, or whose lease it tries to get.
+// activeJob is a job that this process runs, or whose lease this process tries to get.
 type activeJob struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when this process has stopped running the job
 }
 
-// New returns a Runner. It runs no job before Start or ResumeOrphans.
+// New returns a Runner. The Runner runs no job before Start or ResumeOrphans is called.
 func New(cfg Config) *Runner {
 	if cfg.Finished == nil {
 		cfg.Finished = func(Job) error { return nil }
@@ -98,15 +98,14 @@ func (r *Runner) Start(ctx context.Context, s Spec) (Job, error) {
 	return j, nil
 }
 
-// Get returns a job. It returns NotFound if no job has the id.
+// Get returns a job. If no job has the id, Get returns an error of kind NotFound.
 func (r *Runner) Get(ctx context.Context, id string) (Job, error) { return r.jobs.getJob(ctx, id) }
 
-// List returns all running jobs, and the newest jobs that are over; the newest come first.
+// List returns all running jobs and the newest jobs that are over, with the newest first.
 func (r *Runner) List(ctx context.Context) ([]Job, error) { return r.jobs.listJobs(ctx) }
 
-// Cancel ends a job. If another process runs the job, that process finishes its present batch, and stops when it next
-// saves its progress, before it requests another replay. Messages that were replayed stay replayed. If the job is done
-// or stopped already, Cancel returns Conflict.
+// Cancel ends a job. If another process runs the job, that process can still request some replays. Replays that were
+// requested are not taken back. If the job is done or stopped already, Cancel returns an error of kind Conflict.
 func (r *Runner) Cancel(ctx context.Context, id string) (Job, error) {
 	j, err := r.jobs.getJob(ctx, id)
 	if err != nil {
@@ -116,7 +115,7 @@ func (r *Runner) Cancel(ctx context.Context, id string) (Job, error) {
 		return r.completeCancel(ctx, j)
 	}
 	r.stopJob(id)
-	if j, err = r.jobs.getJob(ctx, id); err != nil { // again, for the progress that this process has saved
+	if j, err = r.jobs.getJob(ctx, id); err != nil { // read again: a job saves its progress when it stops
 		return j, err
 	}
 	if j.State == Running {
@@ -129,8 +128,8 @@ func (r *Runner) Cancel(ctx context.Context, id string) (Job, error) {
 	return j, apiError(err)
 }
 
-// completeCancel removes the row of lane 0 of a cancelled job, if an earlier Cancel failed before it removed that row.
-// Until the row is gone, a process that runs the job goes on.
+// completeCancel removes a cancelled job's row from lane 0, if an earlier Cancel failed to remove that row. If the row
+// stayed, a process that runs the job would go on.
 func (r *Runner) completeCancel(ctx context.Context, j Job) (Job, error) {
 	_, err := jobrow.Read(ctx, r.Store, j.ID)
 	if storage.Is(err, storage.NotFound) {
@@ -142,7 +141,7 @@ func (r *Runner) completeCancel(ctx context.Context, j Job) (Job, error) {
 	return j, apiError(err)
 }
 
-// stopJob stops running a job in this process, and waits for its end.
+// stopJob stops a job that this process runs, and waits until the job has stopped.
 func (r *Runner) stopJob(id string) {
 	r.mu.Lock()
 	c := r.running[id]
@@ -153,7 +152,7 @@ func (r *Runner) stopJob(id string) {
 	}
 }
 
-// ResumeOrphans starts all jobs in progress that no other process runs, and returns at once. The control rows must be
+// ResumeOrphans takes over the jobs in progress that no process runs, and returns at once. The control rows must be
 // those of lane 0.
 func (r *Runner) ResumeOrphans(control lane.Control) {
 	for _, row := range jobrow.InProgress(control) {
@@ -187,9 +186,9 @@ func (r *Runner) startJob(id string) {
 // leaseRetryDelay is the pause before a busy lease is tried again.
 const leaseRetryDelay = 2 * time.Second
 
-// runUnderLease runs a job under its lease. If another process has the lease, runUnderLease leaves the job to the next
-// ResumeOrphans. With waitForLease it first tries for the length of a lease, because the lease of a dead process ends
-// in that time.
+// runUnderLease runs a job under the job's lease. If another process has the lease, runUnderLease returns nil, and the
+// next ResumeOrphans tries again. If waitForLease is true, runUnderLease first tries for the length of a lease, because
+// the lease of a dead process expires in that time.
 func (r *Runner) runUnderLease(ctx context.Context, id string, waitForLease bool) error {
 	cfg := lease.Config{Leases: r.Leases, Length: r.Lease, Now: r.Now, Log: r.Logger}
 	end := r.Now().Add(r.Lease + leaseRetryDelay)
@@ -213,8 +212,9 @@ func (r *Runner) runUnderLease(ctx context.Context, id string, waitForLease bool
 	return r.runJob(l.Context(), id)
 }
 
-// Close stops the work of this process on its jobs, and returns when it has stopped or ctx ends. The jobs stay in the
-// stored state running, so that the sweep of another process resumes them.
+// Close stops the jobs that this process runs, and waits until they have stopped. If ctx ends before that, Close
+// returns the cause of ctx. The stored state of the jobs stays Running, so that another process resumes them in its
+// sweep.
 func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.isClosed = true

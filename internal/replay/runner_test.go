@@ -23,7 +23,7 @@ func TestRunner_ReplaysAll(t *testing.T) {
 		time.Sleep(time.Second)
 		j := p.startJob(plain)
 		time.Sleep(time.Millisecond)
-		w.addDead(1, "/a") // dies after the job has counted its messages, so it does not belong to the job
+		w.addDead(1, "/a") // this message died after the job had started, so it does not belong to the job
 		j = p.waitForState(j.ID, replay.Done, time.Minute)
 		if j.Matched != 100 || j.Replayed != 100 || j.Delivered != 100 || j.FinishedAt.IsZero() {
 			t.Errorf("got %+v, want Matched 100, Replayed 100, Delivered 100 and a FinishedAt", j)
@@ -45,7 +45,7 @@ func TestRunner_ReplaysAll(t *testing.T) {
 	})
 }
 
-// The messages of a key are replayed together, even if the rate is low. The job still keeps its rate on average.
+// A job replays the messages of a key together, and keeps its rate on average.
 func TestRunner_KeepsKeysTogether(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(10, "/a", "/b", "/c")
@@ -85,7 +85,7 @@ func TestRunner_KeepsTheRate(t *testing.T) {
 				spec.RatePerMinute = rate
 				p.waitForState(p.startJob(spec).ID, replay.Done, time.Hour)
 				list := w.listRequested()
-				ahead := max(1, min(50, rate/30)) // number of messages in a batch
+				ahead := max(1, min(50, rate/30)) // number of replays that the job requests together
 				for i := range list {
 					least := time.Duration(max(i+1-ahead, 0)) * time.Minute / time.Duration(rate)
 					took := list[i].at.Sub(list[0].at)
@@ -99,8 +99,8 @@ func TestRunner_KeepsTheRate(t *testing.T) {
 	}
 }
 
-// Refused messages do not count towards the rate. So 500 refusals take less than a minute, although the rate is one
-// message a minute.
+// Refused messages do not count towards the rate: 500 refusals take less than a minute at a rate of one message per
+// minute.
 func TestRunner_RefusedTakesNoTime(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(100, keys...)
@@ -116,8 +116,8 @@ func TestRunner_RefusedTakesNoTime(t *testing.T) {
 	})
 }
 
-// A dead message belongs to the job even if its holder's clock was ahead, so that the time of its death is later than
-// the start of the job.
+// A job includes each message that was dead when the job started. The recorded time of death can be later than the
+// job's start, because the holder's clock can be ahead.
 func TestRunner_AHolderAhead(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDeadMessage("/a", "article", 422, "bad", time.Now().Add(2*time.Second))
@@ -131,7 +131,7 @@ func TestRunner_AHolderAhead(t *testing.T) {
 func TestRunner_StopsAtErrorRate(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate  float64
-		bad   int // number of keys, of the five, whose messages die again
+		bad   int // number of keys whose messages die again, out of five
 		state replay.State
 	}{
 		"AboveTheRate":     {0.5, 3, replay.Stopped},
@@ -178,7 +178,7 @@ func TestRunner_StopsAtErrorRate(t *testing.T) {
 func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(4, keys...)
-		w.hasLater["/a"] = true // the requests of /a are refused at once
+		w.hasLater["/a"] = true // each replay for /a is refused at once
 		w.outcomeOf = func(key string) weir.Stage {
 			return map[string]weir.Stage{"/b": refused, "/c": weir.Superseded}[key] +
 				map[string]weir.Stage{"/d": weir.Delivered, "/e": weir.Cancelled}[key]
@@ -188,8 +188,8 @@ func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
 		spec.RatePerMinute = 60
 		j := p.startJob(spec)
 		time.Sleep(100 * time.Millisecond)
-		// Before the job reaches these messages, an operator replays message 5 (of /e), and edits message 4 (of /d),
-		// which dies again.
+		// An operator replays messages 4 (key /d) and 5 (key /e) before the job reaches them. Message 5 is delivered,
+		// and message 4 dies again.
 		for _, hand := range []struct {
 			seq    int64
 			values map[string]any
@@ -201,8 +201,8 @@ func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
 			}
 		}
 		j = p.waitForState(j.ID, replay.Done, 3*time.Minute)
-		// Messages 4 and 5 are still in the list of dead messages, so they count as refused. A real holder would have
-		// removed them.
+		// Unlike a holder, the test did not update messages 4 and 5 in the list of dead messages (rows x_). So the job
+		// counts both messages as refused.
 		if j.Matched != 20 || j.Replayed != 4+3+3 || j.Otherwise != 7 || j.Delivered != 3 || j.Refused != 4+4+2 {
 			t.Errorf("got %+v, want Matched 20, Replayed %v, Otherwise 7, Delivered 3 and Refused %v", j, 4+3+3,
 				4+4+2)
@@ -221,7 +221,7 @@ func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
 	})
 }
 
-// If no replayed message becomes final, the job requests no further replay when 500 messages are open.
+// A job requests no further replay while 500 replayed messages are not final yet.
 func TestRunner_BoundsOpenMessages(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, w *world) {
 		w.addDead(120, keys...)
@@ -287,8 +287,8 @@ func TestRunner_Cancel(t *testing.T) {
 	}
 }
 
-// While Finished returns errors, the row of a job stays in lane 0, even if another process resumes the job. Finished
-// succeeds exactly once.
+// If replay.Config.Finished returns an error, later sweeps call Finished again, also in another process. Finished must
+// succeed exactly once.
 func TestRunner_ReportsItsEndOnce(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprint("Killed", killed), func(t *testing.T) {
@@ -319,8 +319,8 @@ func TestRunner_ReportsItsEndOnce(t *testing.T) {
 	}
 }
 
-// The first Cancel fails after it has written that the job is cancelled, and the job still runs in another process. The
-// second Cancel ends that job.
+// The first Cancel stores the job's final state, but then Finished fails, and another process still runs the job. The
+// second Cancel ends the job.
 func TestRunner_CancelAgainAfterAFailure(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(100, keys...)
@@ -418,8 +418,8 @@ func TestRunner_KeepsThirtyDays(t *testing.T) {
 	})
 }
 
-// Message 1 was scheduled, and became due after message 2 was filed. So the job requests the replay of message 2 first.
-// The reason is that the holder may deliver a message before the job requests the next replay.
+// Message 1 was scheduled, and became due after message 2 was appended. So message 2 comes first in the key's order,
+// and the job must replay message 2 first.
 func TestRunner_KeepsTheOrderOfScheduled(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(3, "/a")

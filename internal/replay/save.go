@@ -10,11 +10,11 @@ import (
 	"weir/internal/storage"
 )
 
-// errTakenOver means that another process has changed the job's row: the job is over, or the other process runs it.
+// errTakenOver means that another process has changed or removed the job's row.
 var errTakenOver = errors.New("the job is over, or another process runs it")
 
-// saveCheckpoint writes the job's progress. If another process has changed or removed the row, it sets isOver, and
-// returns errTakenOver.
+// saveCheckpoint writes the job's progress. If another process has changed or removed the job's row, saveCheckpoint
+// sets isOver and returns errTakenOver.
 func (w *jobRun) saveCheckpoint(ctx context.Context) error {
 	w.job.UpdatedAt = w.Now().UTC().Truncate(time.Microsecond)
 	row, err := encodeJob(w.job, w.checkpoint)
@@ -30,7 +30,8 @@ func (w *jobRun) saveCheckpoint(ctx context.Context) error {
 	return w.resolveWrite(ctx, row, err)
 }
 
-// resolveWrite reads the row after a failed write. It returns nil if the row has the values of that write.
+// resolveWrite reads the row after a write that returned an error. If the row has the written values, the write has
+// taken effect, and resolveWrite returns nil.
 func (w *jobRun) resolveWrite(ctx context.Context, wrote jobrow.Row, failed error) error {
 	present, err := jobrow.Read(ctx, w.Store, wrote.ID)
 	switch {
@@ -40,7 +41,7 @@ func (w *jobRun) resolveWrite(ctx context.Context, wrote jobrow.Row, failed erro
 	case err != nil:
 		return err
 	case present.ETag == w.etag:
-		return failed // nothing was written; the next write includes this one
+		return failed // the row is unchanged; the next save writes all progress
 	case present.Text == wrote.Text && present.Checkpoint == wrote.Checkpoint:
 		w.etag = present.ETag
 		return nil
@@ -49,8 +50,8 @@ func (w *jobRun) resolveWrite(ctx context.Context, wrote jobrow.Row, failed erro
 	return errTakenOver
 }
 
-// finishJob writes that the job is over. If the job is done, finishJob first counts its refused messages again, because
-// the count so far may be wrong after a crash. The refused messages are the messages of the job that are still dead.
+// finishJob stores the final state of the job. If that state is Done, finishJob first sets Job.Refused to the number of
+// the job's messages that are still dead: after a crash, the count so far can include a refusal twice.
 func (w *jobRun) finishJob(ctx context.Context, s State, reason string) error {
 	if s == Done {
 		refused := int64(0)
@@ -75,16 +76,15 @@ func (w *jobRun) finishJob(ctx context.Context, s State, reason string) error {
 	return err
 }
 
-// setFinal sets the final state of a job.
 func setFinal(j *Job, s State, reason string, now time.Time) {
 	now = now.UTC().Truncate(time.Microsecond)
 	j.State, j.StopReason, j.UpdatedAt, j.FinishedAt = s, reason, now, now
 }
 
-// saveOnExitTimeout limits the time for which the end of a process waits for the last save.
+// saveOnExitTimeout limits the time of the last save, because Runner.Close waits for that save.
 const saveOnExitTimeout = 3 * time.Second
 
-// saveOnExit writes the job's progress if ctx has ended and the job is not over.
+// saveOnExit saves the job's progress if ctx has ended before the job was over.
 func (w *jobRun) saveOnExit(ctx context.Context) {
 	if w.isOver || ctx.Err() == nil {
 		return

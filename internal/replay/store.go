@@ -18,17 +18,17 @@ import (
 const finalPartition = "replays"
 
 const (
-	// retention is the age at which a job that is over is removed, counted from its start.
+	// retention is the time from the start of a job to its removal, if the job is over.
 	retention = 30 * 24 * time.Hour
-	// maxListed is the largest number of jobs in a list, not counting the running ones.
+	// maxListed is the largest number of finished jobs in a list. A list also has all running jobs.
 	maxListed = 100
 )
 
 // jobStore reads and writes jobs. A running job is a row of lane 0. A job that is over has a final row in the partition
-// "replays", and may still have its row of lane 0.
+// "replays", and its row of lane 0 can still exist.
 type jobStore struct{ store *lane.Store }
 
-// readFinal reads the final row of a job. It returns false if the job has no such row.
+// readFinal reads the final row of a job. It returns false if the job has no final row.
 func (b jobStore) readFinal(ctx context.Context, id string) (Job, bool, error) {
 	r, err := b.store.Table.Get(ctx, finalPartition, id)
 	if storage.Is(err, storage.NotFound) {
@@ -49,8 +49,8 @@ func decodeFinal(r storage.Row) (j Job, err error) {
 	return j, err
 }
 
-// getJob reads a job. The job may end between the read of its final row and the read of its row of lane 0. So if
-// neither read finds a row, both reads are repeated once.
+// getJob reads the final row of a job and then the row of lane 0. If the job ends between these two reads, both find
+// nothing. So getJob then reads both rows a second time.
 func (b jobStore) getJob(ctx context.Context, id string) (Job, error) {
 	if !idPattern.MatchString(id) {
 		return Job{}, errUnknown
@@ -105,9 +105,9 @@ func (b jobStore) listJobs(ctx context.Context) ([]Job, error) {
 	return out, nil
 }
 
-// finishJob writes the final row of a job. If another process has written that row already, finishJob returns the job
-// of that row. It calls finished before it removes the row of lane 0, so that finished is called again after a crash or
-// an error.
+// finishJob writes the final row of a job, calls finished, and removes the row of lane 0. If the final row exists
+// already, finishJob continues with the job of that row. The row of lane 0 is removed last: if finished fails or the
+// process crashes, the next sweep finds that row, and finished is called again.
 func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error) (Job, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -133,7 +133,7 @@ func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error
 	return j, b.removeOldJobs(ctx)
 }
 
-// removeOldJobs removes jobs that are older than their retention, as many as one transaction takes.
+// removeOldJobs removes final rows that are older than retention, as many as fit into one transaction.
 func (b jobStore) removeOldJobs(ctx context.Context) error {
 	page, err := b.store.Table.Range(ctx, storage.Query{Partition: finalPartition,
 		From: idPrefix(b.store.Now().Add(-retention)), Limit: storage.MaxOps, Columns: []string{"Old"}})
@@ -151,8 +151,7 @@ func (b jobStore) removeOldJobs(ctx context.Context) error {
 	return err
 }
 
-// apiError turns an error of storage that can be repeated into Unavailable, which callers of the API get. It returns
-// other errors unchanged.
+// apiError turns a temporary error of storage into a weir.Error of kind Unavailable. It returns other errors unchanged.
 func apiError(err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:

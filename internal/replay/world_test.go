@@ -23,24 +23,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is one storage account with dead messages, and simulated holders that grant the requests for replays. When a
-// request is granted, the message gets its next final stage at once.
+// world is one storage account with dead messages. It also acts as the holders: it grants the requests for replays, and
+// gives each replayed message its next final stage at once.
 type world struct {
 	t       *testing.T
 	account *memory.Account
-	store   *lane.Store // for the test itself, without faults
+	store   *lane.Store // the test's own store, without faults
 
 	mu            sync.Mutex
 	requested     []replayRequest
-	pending       []replayRequest         // requests that the holders have not granted yet
-	grantDelay    time.Duration           // from a request to the next final stage of its message; 0 = never
-	outcomeOf     func(string) weir.Stage // next final stage of a granted message, by its key
-	hasLater      map[string]bool         // keys of which a later message was delivered
+	pending       []replayRequest         // requests that are not granted yet
+	grantDelay    time.Duration           // age at which a request is granted; 0 = never
+	outcomeOf     func(string) weir.Stage // final stage after a replay, by the message's key
+	hasLater      map[string]bool         // keys whose replays are refused unless forced
 	finished      []replay.Job
-	failedReports int // number of further calls of Finished that fail
+	failedReports int // number of calls of Finished that will fail
 }
 
-// replayRequest is the first request for the replay of a message since it died.
+// replayRequest is a recorded request for the replay of a dead message.
 type replayRequest struct {
 	lane  int
 	seq   int64
@@ -61,7 +61,7 @@ func simulate(t *testing.T, lanes int, f func(*testing.T, *world)) {
 func partitionOf(lane int) string          { return fmt.Sprintf("1.%d", lane) }
 func rowKey(kind string, seq int64) string { return kind + lane.OrderPos(seq) }
 
-// addDead adds n dead messages of each key. The keys take turns.
+// addDead adds n dead messages for each key. It goes through all keys n times.
 func (w *world) addDead(n int, keys ...string) {
 	w.t.Helper()
 	for range n {
@@ -102,9 +102,9 @@ func (w *world) lastSeq(number int) int64 {
 type process struct {
 	*replay.Runner
 	*world
-	sees   *lane.Store // the store as the process sees it, with its faults
+	sees   *lane.Store // the store of the process, with faults
 	faults *storagetest.Faults
-	stalls chan time.Duration // each value delays one request by that time
+	stalls chan time.Duration // each value delays one request for a replay
 	woken  []int              // lanes that the runner has woken
 }
 
@@ -148,7 +148,7 @@ func (p *process) kill() {
 	p.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
 }
 
-// sweepForJobs lets the process resume the jobs that it finds, as the sweep of each minute does.
+// sweepForJobs resumes the jobs that no process runs, as each sweep does.
 func (p *process) sweepForJobs() {
 	c, err := p.sees.ReadControl(p.t.Context(), 0)
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *process) sweepForJobs() {
 	p.ResumeOrphans(c)
 }
 
-// log is the Log of a process. When log reads, it first grants the requests that are due, in place of the holders.
+// log implements replay.Log for a process. Before each read it grants the pending requests that are old enough.
 type log process
 
 func (l *log) ReadDead(ctx context.Context, lane int, behind int64, limit int) ([]lists.DeadRow, bool, error) {
@@ -194,7 +194,7 @@ func (l *log) ReplayMany(ctx context.Context, _ int, entries []*lane.Entry, forc
 	return results, nil
 }
 
-// requestReplay writes a request for a replay, through the store of the process with its faults.
+// requestReplay writes a request for a replay to the store of the process.
 func (l *log) requestReplay(ctx context.Context, id weir.ID, force bool) error {
 	select {
 	case d := <-l.stalls:
@@ -228,7 +228,7 @@ func (l *log) requestReplay(ctx context.Context, id weir.ID, force bool) error {
 	return nil
 }
 
-// grantRequests grants the requests that are older than grantDelay, in place of the holders.
+// grantRequests grants the requests that are at least grantDelay old, as holders would do.
 func (w *world) grantRequests() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,7 +255,7 @@ func (w *world) grantRequests() {
 	}
 }
 
-// refused is a result of outcomeOf. The holder then refuses the request, so that the message stays dead.
+// refused is a result of outcomeOf. It means that the request is refused, and the message stays dead.
 const refused weir.Stage = "refused"
 
 func (w *world) listRequested() []replayRequest {
@@ -281,7 +281,7 @@ func (p *process) startJob(s replay.Spec) replay.Job {
 	return j
 }
 
-// waitForState waits until a job has a state, and checks that its numbers add up.
+// waitForState waits until a job has the state s, and checks that the job's numbers add up.
 func (p *process) waitForState(id string, s replay.State, limit time.Duration) replay.Job {
 	p.t.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
@@ -303,7 +303,7 @@ func (p *process) waitForState(id string, s replay.State, limit time.Duration) r
 	}
 }
 
-// checkOrder checks that no message was requested twice, and that the messages of a key were requested in order.
+// checkOrder checks that each key's replays were requested in the order of the key's messages, and no replay twice.
 func (w *world) checkOrder() {
 	w.t.Helper()
 	last := map[string]int64{}

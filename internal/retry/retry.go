@@ -1,8 +1,9 @@
-// Package retry repeats calls that fail for a while. The library github.com/cenkalti/backoff computes the pauses and
-// waits for them with timers of package time, so that the pauses pass in virtual time in testing/synctest.
+// Package retry repeats calls that fail temporarily. It uses the library github.com/cenkalti/backoff, whose pauses are
+// timers of package time. So the pauses take no real time in a bubble of testing/synctest.
 //
-// Two kinds of repeats do not belong here. The pauses between a message's attempts are stored, and belong to package
-// drain. A conditional change of rows must read the rows before each repeat, and uses rows.Update.
+// Two kinds of repeats do not use this package:
+//   - the attempts to deliver a message: package drain stores the pauses between the attempts
+//   - conditional changes of rows: each try must read the rows again, see rows.Update
 package retry
 
 import (
@@ -14,28 +15,32 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Policy has the pauses between the calls, and the failures after which there is no further call. The zero value
-// repeats each failed call at once, without end. A Policy may be used by several goroutines.
+// Policy says how often a failed call is repeated, and with which pauses. The zero value repeats a failed call at once,
+// without limit. A Policy is safe for concurrent use if its functions are.
 type Policy struct {
-	// First is the first pause. Each following one is twice as long, up to Max. If Max is at most First, each pause is
-	// First.
+	// First is the first pause. Each further pause is twice as long as the previous pause, up to Max. If Max is not
+	// greater than First, each pause is as long as First.
 	First, Max time.Duration
-	// Spread is the share of each pause that is drawn at random, from 0 to 1: with 0.5 a pause has half its length at
-	// least. It must be 0 in packages that the simulation runs, because the random numbers do not depend on the
-	// simulation's seed.
+	// Spread is the largest share, from 0 to 1, by which a pause is shortened at random. With 0.5, a pause can lose up
+	// to half of its length.
+	// Spread must be 0 in packages that internal/simulation runs, because the library's random numbers do not come from
+	// the simulation's seed.
 	Spread float64
-	// Tries limits the number of calls; 0 = no limit.
+	// Tries limits the number of calls, including the first; 0 = no limit.
 	Tries uint
-	// IsTransient reports whether another call may succeed after an error; nil = each error is transient.
+	// IsTransient reports whether a call that failed with this error can be repeated. If IsTransient is nil, each
+	// failed call can be repeated.
 	IsTransient func(error) bool
-	// BeforePause is called with the error and with the computed pause. It returns the pause to make, or false if there
-	// is to be no further call. It may be nil.
+	// BeforePause gets the error of a failed call and the computed pause. It returns the pause to use, and false if the
+	// call must not be repeated. If BeforePause is nil, the computed pause is used.
 	BeforePause func(err error, pause time.Duration) (time.Duration, bool)
 }
 
-// Do calls f until it succeeds, and returns nil. It returns f's error if there is to be no further call. If ctx ends
-// first, it returns the cause of that end, and f's error only as text: otherwise a caller that sees a transient error
-// would try again. Do calls f at least once.
+// Do calls f until f succeeds, and then returns nil. Do calls f at least once. If the Policy allows no further call, Do
+// returns f's last error.
+//
+// If ctx ends first, Do returns an error that wraps the cause of ctx and has f's last error only as text. If Do wrapped
+// f's error, a caller could take the result for a transient error and try again.
 func (p Policy) Do(ctx context.Context, f func() error) error {
 	s := &schedule{policy: p, pauses: newPauses(p)}
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
@@ -56,8 +61,8 @@ func (p Policy) Do(ctx context.Context, f func() error) error {
 	return fmt.Errorf("%w; the last try: %v", err, s.last.err)
 }
 
-// newPauses returns pauses between (1 - Spread) of their length and their whole length. The library's own spread is
-// around the middle.
+// newPauses returns the library's pauses for a Policy. The library makes a pause randomly shorter or longer, but
+// Policy.Spread must only make it shorter. So newPauses reduces the lengths first.
 func newPauses(p Policy) *backoff.ExponentialBackOff {
 	middle := 1 - p.Spread/2
 	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) * middle) }
@@ -65,23 +70,20 @@ func newPauses(p Policy) *backoff.ExponentialBackOff {
 		Multiplier: 2, RandomizationFactor: p.Spread / 2 / middle}
 }
 
-// failure marks f's error, so that it can be distinguished from the end of the context.
+// failure wraps an error of f, so that Do can distinguish that error from the end of the context.
 type failure struct{ err error }
 
-// Error implements error.
 func (f *failure) Error() string { return f.err.Error() }
 
-// schedule is the library's BackOff for the calls of one Do.
+// schedule implements backoff.BackOff for one call of Do.
 type schedule struct {
 	policy Policy
 	pauses *backoff.ExponentialBackOff
-	last   failure // of the last call
+	last   failure // error of the last call of f
 }
 
-// Reset implements backoff.BackOff.
 func (s *schedule) Reset() { s.pauses.Reset() }
 
-// NextBackOff implements backoff.BackOff.
 func (s *schedule) NextBackOff() time.Duration {
 	pause := s.pauses.NextBackOff()
 	if s.policy.BeforePause == nil {

@@ -16,11 +16,11 @@ var (
 	errWrong = errors.New("wrong")
 )
 
-// calls has a function that fails with these errors, one after the other, and then succeeds.
+// calls has a function, recordCall, that fails with the errors in failures, one after the other, and then succeeds.
 type calls struct {
 	failures []error
 	began    time.Time
-	at       []time.Duration // when the function was called, since began
+	at       []time.Duration // times of the calls, counted from began
 }
 
 func (c *calls) recordCall() error {
@@ -31,7 +31,6 @@ func (c *calls) recordCall() error {
 	return nil
 }
 
-// repeatBusy returns n failures that are transient.
 func repeatBusy(n int) []error { return slices.Repeat([]error{errBusy}, n) }
 
 func isBusy(err error) bool { return errors.Is(err, errBusy) }
@@ -59,7 +58,7 @@ func TestPolicy_Do(t *testing.T) {
 		"GivenUp": {retry.Policy{First: s, BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
 			return pause, !errors.Is(err, errWrong)
 		}}, []error{errBusy, errWrong, errBusy}, errWrong, []time.Duration{0, s}},
-		// By default the library gives up after 15 minutes. A Policy must not.
+		// By default, the backoff library gives up after 15 minutes. Do must not give up.
 		"Long": {retry.Policy{First: time.Hour}, repeatBusy(2), nil, []time.Duration{0, time.Hour, 2 * time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +76,7 @@ func TestPolicy_Do(t *testing.T) {
 	}
 }
 
-// A spread of a half draws pauses between half their length and the whole of it.
+// With a Spread of 0.5, each pause is between half of First and First.
 func TestPolicy_Spread(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,7 +96,7 @@ func TestPolicy_Spread(t *testing.T) {
 	})
 }
 
-// The error of an ended context names the last failure, but is not that failure.
+// If the context ends, the error has the text of the last failure, but does not wrap that failure.
 func TestPolicy_ContextEnds(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("lost")

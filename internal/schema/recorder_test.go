@@ -18,10 +18,11 @@ import (
 	"weir/internal/storage/memory"
 )
 
-// recorder has the shapes of everything that is written to one storage account.
+// recorder has the shape of each row, blob, lease and ticket that is written to one storage account. A shape is a key
+// or a name with its variable parts replaced, see replaceNumbers.
 type recorder struct {
 	mu     sync.Mutex
-	shapes map[string]map[string]string // the types, by the shape of the name and by column
+	shapes map[string]map[string]string // types of columns, by shape and column
 }
 
 func newRecorder() *recorder { return &recorder{shapes: map[string]map[string]string{}} }
@@ -36,13 +37,13 @@ func (r *recorder) addRow(partition, key string, columns map[string]any) {
 	}
 	for name, value := range columns {
 		if value == nil {
-			continue // an absent value and a nil value are the same
+			continue // storage does not keep a nil value
 		}
 		r.shapes[shape][name] = mergeTypes(r.shapes[shape][name], typeOf(value))
 	}
 }
 
-// addName records the shape of the name of a blob or lease, or of the text of a ticket.
+// addName records the shape of a blob's or lease's name, or of a ticket's text.
 func (r *recorder) addName(kind, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,8 +64,8 @@ func (r *recorder) formatShapes() string {
 	return b.String()
 }
 
-// typeOf returns the type of a column in storage. If the value is JSON, compressed or not, the type also has the names
-// of the fields, because later releases read the fields, too.
+// typeOf returns the type that a value has in storage. If the value is JSON, compressed or not, the type also has the
+// names of the JSON fields, because later releases read these fields.
 func typeOf(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -83,7 +84,7 @@ func typeOf(value any) string {
 	return fmt.Sprintf("unknown (%T)", value)
 }
 
-// decompress returns the text of a compressed column, or nil if the column is not compressed.
+// decompress returns the text of a compressed value, or nil if the value is not compressed.
 func decompress(packed []byte) []byte {
 	text, err := io.ReadAll(flate.NewReader(bytes.NewReader(packed)))
 	if err != nil {
@@ -92,7 +93,7 @@ func decompress(packed []byte) []byte {
 	return text
 }
 
-// jsonFields lists the fields of a JSON object, or of the objects of a JSON array.
+// jsonFields lists the fields of a JSON object, or of all objects in a JSON array. It returns "" for any other text.
 func jsonFields(text []byte) string {
 	var object map[string]any
 	var objects []map[string]any
@@ -110,8 +111,8 @@ func jsonFields(text []byte) string {
 	return " JSON " + strings.Join(slices.Sorted(maps.Keys(fields)), " ")
 }
 
-// mergeTypes returns the type of a column that was written with two types. If they differ, the result has both, with |
-// between them. JSON texts may leave fields out, so the result has the fields of both types.
+// mergeTypes merges the known type of a column with the type of one more value. Different types are joined with |. The
+// result has the JSON fields of both types, because one JSON text can lack fields that another has.
 func mergeTypes(known, seen string) string {
 	knownType, knownFields, _ := strings.Cut(known, " JSON ")
 	seenType, seenFields, _ := strings.Cut(seen, " JSON ")
@@ -141,7 +142,7 @@ var (
 	base32Only    = regexp.MustCompile(`^[A-Z2-7]+$`)
 )
 
-// shapeOf replaces the variable parts of a row's address by their kind and width.
+// shapeOf returns the shape of a row: its partition and key, with the variable parts replaced.
 func shapeOf(partition, key string) string {
 	switch {
 	case lanePartition.MatchString(partition):
@@ -152,8 +153,8 @@ func shapeOf(partition, key string) string {
 	return partition + " | " + replaceNumbers(key)
 }
 
-// replaceNumbers replaces numbers, hashes and random names by their kind and width. The width matters, because
-// numbers of different widths do not sort by their values.
+// replaceNumbers replaces the numbers, hashes and random parts of a name by their kind and width, such as <19 digits>.
+// The width matters: storage sorts keys as text, so numbers sort by value only if all have the same width.
 func replaceNumbers(name string) string {
 	if found := date.FindString(name); found != "" {
 		return "<date>/" + replaceNumbers(name[len(found):])
@@ -233,13 +234,14 @@ func (b recordedBlobs) Put(ctx context.Context, name string, data []byte) error 
 	return b.Blobs.Put(ctx, name, data)
 }
 
-// List first waits for the time slowList, so that a search through many blobs ends before it has seen all.
+// List sleeps for the time world.slowList before it lists. If the sleep is long, the search for forgotten bodies runs
+// out of time before its end.
 func (b recordedBlobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
 	time.Sleep(b.p.w.slowList)
 	return b.Blobs.List(ctx, prefix, marker)
 }
 
-// Delete refuses to remove the blob lockedBlob.
+// Delete refuses to remove the blob world.lockedBlob.
 func (b recordedBlobs) Delete(ctx context.Context, name string) error {
 	if name == b.p.w.lockedBlob {
 		return &storage.Error{Op: "delete blob", Kind: storage.Conflict, Index: -1}
@@ -247,7 +249,7 @@ func (b recordedBlobs) Delete(ctx context.Context, name string) error {
 	return b.Blobs.Delete(ctx, name)
 }
 
-// recordedLeases has the leases of one process. It records the name of each lease that the process asks for.
+// recordedLeases has the leases of one process. It records the name of each lease that the process requests.
 type recordedLeases struct {
 	storage.Leases
 	p *process
@@ -275,7 +277,7 @@ func (l recordedLeases) Release(ctx context.Context, name, id string) error {
 	return l.Leases.Release(ctx, name, id)
 }
 
-// recordedQueue is the queue of tickets for one process. It records the text of each ticket that is put into it.
+// recordedQueue is the queue of tickets for one process. It records the text of each ticket that the process enqueues.
 type recordedQueue struct {
 	storage.Queue
 	p *process
@@ -289,8 +291,8 @@ func (q recordedQueue) Put(ctx context.Context, text string, delay time.Duration
 	return q.Queue.Put(ctx, text, delay)
 }
 
-// checkAlive returns an error if the process was killed. The wrappers of storage call checkAlive, so that a killed
-// process writes nothing more.
+// checkAlive returns an error if the process was killed. Most methods of the recorded types call checkAlive first, so
+// that a killed process inserts or changes nothing more.
 func (p *process) checkAlive(op string) error {
 	if p.dead.Load() {
 		return &storage.Error{Op: op, Kind: storage.Unavailable, Index: -1}

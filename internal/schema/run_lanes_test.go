@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// pauseLanes pauses a key and a lane for so long that the operators' receiver gets an event.
+// pauseLanes pauses a key, and then also the lane of the key. The lane's pause is so long that an event reports it.
 func (w *world) pauseLanes() {
 	key := w.keyIn(0, "/paused")
 	until := time.Now().Add(time.Hour)
@@ -36,7 +36,8 @@ func (w *world) pauseLanes() {
 	w.awaitRest()
 }
 
-// loseCMS makes the CMS unavailable, then refuse each message, then leave requests unanswered.
+// loseCMS lets the CMS fail in three ways, one after the other: it is unavailable, it refuses each message, and it does
+// not answer.
 func (w *world) loseCMS() {
 	key := w.keyIn(0, "/away")
 	w.setAnswer(answerAlways(unavailable))
@@ -80,11 +81,11 @@ func (w *world) claimLane() {
 	w.awaitRest()
 }
 
-// crashRepeatedly kills five processes in the middle of one delivery, so that the lane runs carefully: tail names the
-// message before it is sent.
+// crashRepeatedly kills five processes, one after the other, while each delivers the same message. After repeated
+// crashes, a holder writes to tail which message it will send, before it sends that message.
 func (w *world) crashRepeatedly() {
 	key := w.keyIn(0, "/crash")
-	w.rate = 10 * time.Millisecond // for the processes from now on
+	w.rate = 10 * time.Millisecond // for processes that are started later
 	w.setAnswer(answerNever)
 	id := w.post(weir.Message{Key: key})
 	for range 5 {
@@ -103,8 +104,8 @@ func (w *world) crashRepeatedly() {
 	w.awaitRest()
 }
 
-// changeLanes undoes one change of the number of lanes, and makes another change. Scheduled and dead messages move
-// then.
+// changeLanes breaks off a change of the number of lanes and undoes that change. Then it makes a complete change, which
+// moves scheduled and dead messages.
 func (w *world) changeLanes() {
 	due := time.Now().Add(time.Hour)
 	scheduled := w.post(weir.Message{Key: "/moved", Version: "1", Supersede: true, DueAt: due, Body: newLargeBody()})
@@ -144,7 +145,8 @@ func (w *world) newCommand(progress func(string)) relane.Resharder {
 	}
 }
 
-// removeOldMessages runs retention when all messages are old enough to be removed, and the search for lost bodies.
+// removeOldMessages waits until all messages are past their retention. It then runs retention, and the search for
+// bodies to which no row refers.
 func (w *world) removeOldMessages() {
 	w.setAnswer(answerAlways(rejected))
 	w.awaitStage(w.post(weir.Message{Key: "/removed", Body: newLargeBody()}), weir.Dead)
@@ -169,8 +171,8 @@ func (w *world) removeOldMessages() {
 	w.slowList = 0
 }
 
-// loseBlobs leaves blobs to which no row refers, as crashes in the middle of an append do. The blobs fill more than one
-// page of a listing, and storage refuses to remove one of them.
+// loseBlobs writes blobs to which no row refers, as crashes in the middle of an append do. A listing of these blobs has
+// more than one page. Storage refuses to remove the last blob.
 func (w *world) loseBlobs() {
 	for n := range 1100 {
 		name := fmt.Sprintf("%s/%d.0/%020x", time.Now().UTC().Format(time.DateOnly), w.store.Epoch, n)

@@ -16,7 +16,7 @@ import (
 	"weir/internal/wire"
 )
 
-// useEachFeature uses each feature that writes to storage. The steps follow each other on one storage account.
+// useEachFeature uses each feature that writes to storage, one after the other on the same storage account.
 func (w *world) useEachFeature() {
 	w.start(2)
 	w.deliverMessages()
@@ -44,10 +44,10 @@ func (w *world) useEachFeature() {
 	w.stop()
 }
 
-// deliverMessages delivers a message with many columns, one with a large body, and a burst whose deliveries share a
-// row. It also enqueues tickets of both kinds.
+// deliverMessages delivers a message with many columns, a message with a large body, and many small messages whose
+// deliveries are stored in one row. It also enqueues tickets for one lane and for all lanes.
 func (w *world) deliverMessages() {
-	w.refuses.Store(true) // so that the callback is tried again
+	w.refuses.Store(true) // the receiver refuses the callback, so that Weir sends it again
 	small := w.post(weir.Message{Key: "/a", Version: "1", Upstream: "newsroom",
 		Shown: map[string]string{"title": "A"}, Callback: hookURL,
 		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TraceState: "a=1"})
@@ -59,18 +59,19 @@ func (w *world) deliverMessages() {
 	w.awaitRest()
 	w.must(w.store.Pauses().Pause(w.Context(), weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
 	var last weir.ID
-	for n := range 40 { // one commit packs its messages that were delivered at the first attempt into one row
+	for n := range 40 { // a commit with many first-attempt deliveries packs them into one row
 		last = w.post(weir.Message{Key: w.keyIn(0, fmt.Sprint("/burst/", n))})
 	}
 	w.must(w.store.Pauses().Resume(w.Context(), 0, ""))
 	w.awaitStage(last, weir.Delivered)
 	w.must(w.tickets.Enqueue(w.Context(), 0))
-	for number := range 9 { // with tickets of so many lanes, the sender puts one ticket for all lanes into the queue
+	for number := range 9 { // beyond eight lanes, the sender enqueues one ticket for all lanes
 		w.must(w.tickets.Enqueue(w.Context(), number))
 	}
 }
 
-// deliverLater schedules messages, changes the due time of one, cancels one, and lets the others become due.
+// deliverLater schedules four messages. It changes the due time of one message and cancels another. All except the
+// cancelled message are delivered.
 func (w *world) deliverLater() {
 	soon := time.Now().Add(time.Minute)
 	due := w.post(weir.Message{Key: "/due", DueAt: soon})
@@ -88,8 +89,8 @@ func (w *world) deliverLater() {
 	w.awaitRest()
 }
 
-// retryMessages lets a message wait for its retry. Two more messages of its key then wait behind it, and retryMessages
-// cancels one of these two.
+// retryMessages lets a message wait for its retry, and appends two more messages of the same key. It cancels the first
+// of these two.
 func (w *world) retryMessages() {
 	w.setAnswer(answerAlways(failed))
 	key := w.keyIn(0, "/retry")
@@ -109,8 +110,8 @@ func (w *world) retryMessages() {
 	w.awaitRest()
 }
 
-// forgetVersion delivers a version that is far too high, lets it supersede another one, and asks the holder to forget
-// it.
+// forgetVersion delivers a version that is far too high, so that a later message is superseded. It then asks the
+// holder to forget the high version.
 func (w *world) forgetVersion() {
 	version := func(v string) weir.Message { return weir.Message{Key: "/huge", Version: v, Supersede: true} }
 	huge := w.post(version("99999999999999999999"))
@@ -129,8 +130,7 @@ func (w *world) forgetVersion() {
 	w.awaitRest()
 }
 
-// eraseMessages erases two messages: a dead one, whose error is also in the row tail, and a delivered one with a
-// version.
+// eraseMessages erases a delivered message with a version, and a dead message whose error is also in tail.
 func (w *world) eraseMessages() {
 	version := w.post(weir.Message{Key: "/erased", Version: "1", Supersede: true})
 	w.awaitStage(version, weir.Delivered)
@@ -146,7 +146,7 @@ func (w *world) eraseMessages() {
 	w.awaitRest()
 }
 
-// supersedeVersions delivers newer versions, which supersede older ones that are queued or held.
+// supersedeVersions lets newer versions supersede a queued message and a held message.
 func (w *world) supersedeVersions() {
 	key := w.keyIn(0, "/versions")
 	version := func(v string) weir.Message {
@@ -168,8 +168,8 @@ func (w *world) supersedeVersions() {
 	w.awaitRest()
 }
 
-// rememberIDs lets the CMS return ids for the items of two keys. Later the CMS answers that one of these items is
-// gone, and rememberIDs asks the holder to forget the id of the other item.
+// rememberIDs makes the holder store remembered ids for two keys. The holder forgets one id because the CMS answers
+// that the item is gone, and the other id on request.
 func (w *world) rememberIDs() {
 	w.setAnswer(answerAlways(weir.Result{Outcome: weir.OutcomeDelivered, Status: 201, RememberedID: "4711"}))
 	w.awaitStage(w.post(weir.Message{Key: "/remembered"}), weir.Delivered)
@@ -188,7 +188,7 @@ func (w *world) rememberIDs() {
 // killMessage makes a message dead, and delivers a later message of its key.
 func (w *world) killMessage() {
 	w.setAnswer(answerAlways(rejected))
-	w.refuses.Store(true) // so that the event is sent again to both receivers: the callback and the one of the settings
+	w.refuses.Store(true) // so that both receivers get the event again: hookURL and operatorURL
 	dead := w.post(weir.Message{Key: "/dead", Callback: hookURL})
 	w.awaitStage(dead, weir.Dead)
 	time.Sleep(2 * time.Minute)
@@ -198,7 +198,7 @@ func (w *world) killMessage() {
 	w.awaitRest()
 }
 
-// replayMessages replays dead messages: as they are, by force, and with other bodies.
+// replayMessages replays dead messages: unchanged, with Force, and with edited bodies.
 func (w *world) replayMessages() {
 	w.setAnswer(answerAlways(rejected))
 	plain, forced := w.post(weir.Message{Key: "/plain"}), w.post(weir.Message{Key: "/forced"})
@@ -231,7 +231,8 @@ func newEdit(body []byte) *lane.Edit {
 		Shown: map[string]string{"title": "B"}}
 }
 
-// refuseReplay asks for a replay while a later message of the key is being delivered, so that the holder refuses it.
+// refuseReplay requests a replay during the delivery of a later message of the key, so that the holder refuses the
+// replay.
 func (w *world) refuseReplay() {
 	w.setAnswer(answerAlways(rejected))
 	dead := w.post(weir.Message{Key: "/late"})
@@ -254,7 +255,6 @@ func (w *world) refuseReplay() {
 	w.awaitRest()
 }
 
-// discardMessage discards a dead message.
 func (w *world) discardMessage() {
 	w.setAnswer(answerAlways(rejected))
 	dead := w.post(weir.Message{Key: "/discarded"})
@@ -285,7 +285,7 @@ func (w *world) runSchedules() {
 	w.awaitRest()
 }
 
-// recordChange writes an entry of the audit log.
+// recordChange writes an entry to the audit log.
 func (w *world) recordChange() {
 	log := &audit.Log{Table: w.store.Table, Keep: time.Hour, Now: time.Now, Logger: quietLog}
 	log.Record(w.Context(), audit.Entry{Action: "pause", Subject: "s", Detail: "{}", Function: "write", Status: 200,
@@ -313,7 +313,6 @@ func (w *world) replayInBulk() {
 // unobserved is an upstream.Observer that ignores all events.
 type unobserved struct{}
 
-// Limited implements upstream.Observer.
 func (unobserved) Limited(string, string) {}
 
 // useQuota counts one message against the daily quota of an upstream.
@@ -324,7 +323,7 @@ func (w *world) useQuota() {
 	w.must(err)
 }
 
-// fileBatch files a batch that has an invalid part.
+// fileBatch accepts a batch with an invalid part, and waits until all its messages are appended.
 func (w *world) fileBatch() {
 	b, err := w.batches.Accept(w.Context(), batch.Spec{Mode: wire.BatchValid, IdempotencyKey: "k"},
 		strings.NewReader(`<feed><article path="/batch"/><article/></feed>`))

@@ -17,8 +17,8 @@ const golden = "testdata/schema.golden"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// kinds has all kinds of rows, blobs, leases and tickets, with their purposes. The run must write each kind. If the
-// run does not write a kind, it no longer uses the feature that writes the kind.
+// kinds has the purpose of each kind of row, blob, lease and ticket, by its shape. useEachFeature must write each kind.
+// If a kind is not written, useEachFeature no longer uses the feature that writes this kind.
 var kinds = map[string]string{
 	"row   <epoch>.<lane> | !head":    "control row of receivers and the API",
 	"row   <epoch>.<lane> | !tail":    "control row of the holder",
@@ -85,16 +85,16 @@ var kinds = map[string]string{
 func TestSchema_Golden(t *testing.T) {
 	t.Parallel()
 	written, whole := newRecorder(), false
-	defer func() { compareWithGolden(t, written, whole) }() // also after a run that failed before its end
+	defer func() { compareWithGolden(t, written, whole) }() // also if useEachFeature fails
 	synctest.Test(t, func(t *testing.T) {
 		newWorld(t, written).useEachFeature()
 	})
 	whole = true
 }
 
-// compareWithGolden compares the written shapes with kinds and with the golden file. If whole is false, the run failed
-// before its end, and compareWithGolden reports only new kinds and columns. With -update it writes the golden file
-// instead of reading it.
+// compareWithGolden compares the recorded shapes with kinds and with the golden file. With -update it writes the golden
+// file instead of reading it. If whole is false, useEachFeature failed before its end. Then compareWithGolden ignores
+// -update, and does not report missing kinds and columns.
 func compareWithGolden(t *testing.T, r *recorder, whole bool) {
 	t.Helper()
 	got := r.formatShapes()
@@ -130,10 +130,8 @@ func compareWithGolden(t *testing.T, r *recorder, whole bool) {
 	}
 }
 
-// compareColumns compares the columns of each kind that both texts have. The result missing has the columns that are
-// only in want, and the result added has the columns that are only in got. added also has each kind that is only in
-// got. compareColumns ignores a kind that is only in want, because compareWithGolden finds such a kind by the map
-// kinds.
+// compareColumns returns the missing columns, which are only in want, and the added columns and kinds, which are only
+// in got. It ignores kinds that are only in want, because compareWithGolden itself reports each kind that is missing.
 func compareColumns(want, got string) (missing, added []string) {
 	known, written := parseColumns(want), parseColumns(got)
 	for kind := range known {
@@ -161,7 +159,7 @@ func compareColumns(want, got string) (missing, added []string) {
 	return missing, added
 }
 
-// parseColumns returns the columns of each kind in a printed schema.
+// parseColumns returns the columns of each kind in a text of formatShapes.
 func parseColumns(text string) map[string][]string {
 	kind, all := "", map[string][]string{}
 	for line := range strings.Lines(text) {

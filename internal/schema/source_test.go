@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// writers has the packages that name keys and columns of rows in their source.
+// writers lists the packages whose source has keys and columns of rows as literal strings.
 var writers = []string{"../lane", "../lane/rows", "../recur", "../replay", "../history", "../audit", "../batch",
 	"../upstream"}
 
@@ -21,8 +21,8 @@ var (
 	columnName = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 )
 
-// TestSchema_HasEveryKeyAndColumn checks that each key and column that the source names is in the golden file. A new
-// key or column needs a step of the run that writes it.
+// TestSchema_HasEveryKeyAndColumn checks that each key and column in the source of writers is in the golden file. If
+// the test fails for a new key or column, extend useEachFeature so that the new key or column is written.
 func TestSchema_HasEveryKeyAndColumn(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(golden)
@@ -47,7 +47,7 @@ func TestSchema_HasEveryKeyAndColumn(t *testing.T) {
 	}
 }
 
-// namesOfSource returns the keys and prefixes of rows, and the columns, that the source names.
+// namesOfSource returns the row keys, or their prefixes, and the columns in the source of writers.
 func namesOfSource(t *testing.T) (keys, columns map[string]bool) {
 	t.Helper()
 	keys, columns = map[string]bool{}, map[string]bool{}
@@ -78,9 +78,8 @@ func namesOfSource(t *testing.T) (keys, columns map[string]bool) {
 	return keys, columns
 }
 
-// columnOf returns the part of n that can be the name of a column; nil = there is none. Such a part is a key in the
-// literal of a map, the index of a map, or the value of a typed constant. Package rows has a typed constant for each
-// column.
+// columnOf returns the part of n that can be the name of a column, or nil. A name can be a key in a map literal, the
+// index of a map, or the value of a typed constant. Package rows has a typed constant for each column.
 func columnOf(n ast.Node) ast.Node {
 	switch n := n.(type) {
 	case *ast.ValueSpec:

@@ -38,7 +38,7 @@ const (
 	attemptLimit = 3
 )
 
-// operators is a receiver of every event.
+// operators is a receiver of events that gets every kind of event.
 var operators = notify.Receiver{
 	URL: operatorURL, Secret: secret, PausedFor: pausedFor, BehindBy: behindBy,
 	Events: []string{
@@ -49,10 +49,10 @@ var operators = notify.Receiver{
 
 var quietLog = slog.New(slog.DiscardHandler)
 
-// drawHalf replaces the random numbers, so that each run takes the same time.
+// drawHalf is used in place of random numbers, so that each run takes the same virtual time.
 func drawHalf() float64 { return 0.5 }
 
-// world has one storage account, a CMS whose answers the test chooses, and the process that the steps of the run use.
+// world has one storage account, a CMS whose answers the test sets, and the current process.
 type world struct {
 	*testing.T
 	account  *memory.Account
@@ -61,10 +61,10 @@ type world struct {
 	*process // the process that was started last; nil after stop
 
 	mu      sync.Mutex
-	answer  func(context.Context, weir.Delivery) weir.Result // answers for the CMS; nil = the CMS takes each message
+	answer  func(context.Context, weir.Delivery) weir.Result // answers for the CMS; nil = the CMS accepts each message
 	refuses atomic.Bool                                      // true = receivers of events answer 500
 
-	rate       time.Duration // pause between two attempts, for processes that are started from now on; 0 = none
+	rate       time.Duration // pause between two attempts, for processes that are started later; 0 = none
 	slowList   time.Duration // time that a listing of blobs takes
 	lockedBlob string        // name of a blob that storage refuses to remove; empty = none
 }
@@ -95,7 +95,7 @@ func newWorld(t *testing.T, r *recorder) *world {
 	return w
 }
 
-// newStore returns a store of a process. The store has no epoch before it is opened.
+// newStore returns a store of a process. The store has no epoch until Store.Open sets one.
 func (p *process) newStore(lanes int) *lane.Store {
 	return &lane.Store{
 		Table: recordedTable{p.w.account.Table(), p}, Bodies: recordedBlobs{p.w.account.Blobs(), p},
@@ -103,7 +103,7 @@ func (p *process) newStore(lanes int) *lane.Store {
 	}
 }
 
-// start starts a process, which the later steps use.
+// start starts a process and makes it the current process.
 func (w *world) start(lanes int) {
 	w.Helper()
 	p := &process{w: w}
@@ -191,7 +191,7 @@ func (w *world) kill() {
 	w.tickets.Wait(ctx)
 }
 
-// sweep does the work of a sweep for each lane.
+// sweep does for each lane what the timer's sweep does.
 func (w *world) sweep() {
 	w.Helper()
 	for number := range w.store.Lanes {
@@ -208,7 +208,7 @@ func (w *world) sweep() {
 	}
 }
 
-// waitUntil waits until the condition holds, and sweeps each minute.
+// waitUntil waits until the function "holds" returns true, and sweeps each minute. It fails the test after two hours.
 func (w *world) waitUntil(condition string, holds func() bool) {
 	w.Helper()
 	began, swept := time.Now(), time.Now()
@@ -236,7 +236,6 @@ func (w *world) post(m weir.Message) weir.ID {
 	return r.Message.ID
 }
 
-// awaitStage waits until a message is in a stage.
 func (w *world) awaitStage(id weir.ID, stage weir.Stage) {
 	w.Helper()
 	var st weir.Status
@@ -248,7 +247,7 @@ func (w *world) awaitStage(id weir.ID, stage weir.Stage) {
 	})
 }
 
-// awaitTail waits until the tail of a lane satisfies the condition.
+// awaitTail waits until the function "holds" returns true for the tail of a lane.
 func (w *world) awaitTail(number int, condition string, holds func(lane.Tail) bool) {
 	w.Helper()
 	w.waitUntil(condition, func() bool {
@@ -258,8 +257,7 @@ func (w *world) awaitTail(number int, condition string, holds func(lane.Tail) bo
 	})
 }
 
-// awaitRest waits until no message waits, no request to a holder is left, no event is to be sent, and no holder is at
-// work.
+// awaitRest waits until all lanes are idle: no message waits, no request or event is left, and no holder is at work.
 func (w *world) awaitRest() {
 	w.Helper()
 	w.waitUntil("all lanes at rest", func() bool {
@@ -287,7 +285,7 @@ func (w *world) setAnswer(answer func(context.Context, weir.Delivery) weir.Resul
 	w.answer = answer
 }
 
-// cms is the access of one process to the CMS.
+// cms is the connection of one process to the CMS.
 type cms struct{ p *process }
 
 func (c cms) Send(ctx context.Context, d weir.Delivery) weir.Result {
@@ -308,7 +306,7 @@ func answerAlways(r weir.Result) func(context.Context, weir.Delivery) weir.Resul
 	return func(context.Context, weir.Delivery) weir.Result { return r }
 }
 
-// answerNever is the answer of a CMS that never answers.
+// answerNever acts as a CMS that does not answer: it returns when the request is cut off.
 func answerNever(ctx context.Context, _ weir.Delivery) weir.Result {
 	<-ctx.Done()
 	return weir.Result{Outcome: weir.OutcomeNone, Unanswered: true}
@@ -322,7 +320,7 @@ var (
 	refused     = weir.Result{Outcome: weir.OutcomeUnavailable, Status: 403, Reason: "refused", Refused: true}
 )
 
-// receivers stands in for the connection to all receivers of events. It answers 200, or 500 if world.refuses is set.
+// receivers answers in place of all receivers of events: 500 if world.refuses is set, else 200.
 type receivers struct{ w *world }
 
 func (r receivers) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -362,7 +360,7 @@ func newLargeBody() []byte {
 	return b
 }
 
-// keyIn returns an ordering key of a lane.
+// keyIn returns an ordering key that belongs to a lane.
 func (w *world) keyIn(number int, name string) string {
 	for n := 0; ; n++ {
 		if key := fmt.Sprintf("%s-%d", name, n); lane.Of(key, w.store.Lanes) == number {

@@ -11,14 +11,14 @@ type Kind int
 
 // The kinds of storage errors.
 const (
-	Other        Kind = iota // none of the others: denied, malformed, a defect
+	Other        Kind = iota // any other error, for example: denied, malformed, a defect
 	NotFound                 // the row, message or blob does not exist
-	Conflict                 // the row exists already, or the id does not hold the lease
-	Precondition             // the row or file has another ETag
+	Conflict                 // the row exists already, or the caller's id does not hold the lease
+	Precondition             // the row or file has another ETag than the call requires
 	TooLarge                 // the request or value is over storage's limit
 	Throttled                // storage asks to slow down; nothing was done
 	Unavailable              // a read without a usable answer, or a write that was certainly not done
-	Ambiguous                // a write that was sent; whether storage did it is unknown
+	Ambiguous                // a write that was sent, with an unknown result
 )
 
 var kindNames = [...]string{"other", "not found", "conflict", "precondition failed", "too large", "throttled",
@@ -26,15 +26,15 @@ var kindNames = [...]string{"other", "not found", "conflict", "precondition fail
 
 func (k Kind) String() string { return kindNames[k] }
 
-// ErrGone is in the chain of an error if the table, queue or container itself does not exist, because
-// it was never created or was removed. The failed call did nothing.
+// ErrGone is in an error's chain if the table, queue or container of the call does not exist. The failed call had no
+// effect.
 var ErrGone = errors.New("the table, queue or container does not exist")
 
 // Error is the error type of all ports.
 type Error struct {
-	Op         string // the failed call: "table transact", "lease acquire"
+	Op         string // the failed call, for example "table transact" or "lease acquire"
 	Kind       Kind
-	Index      int           // index of the operation that failed in Transact; -1 = not known, or another call
+	Index      int           // index of Transact's failed operation; -1 = unknown, or another method failed
 	RetryAfter time.Duration // the pause that storage asked for; 0 = none
 	Err        error         // the cause, for logs
 }
@@ -48,7 +48,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindOf returns the kind of the first *Error in err's chain, or Other.
+// KindOf returns the kind of the first *Error in err's chain, or Other if the chain has none.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
@@ -57,13 +57,13 @@ func KindOf(err error) Kind {
 	return Other
 }
 
-// Is reports whether err is a storage error of this kind.
+// Is reports whether the first *Error in err's chain is of kind k. If the chain has no *Error, Is returns false.
 func Is(err error, k Kind) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Kind == k
 }
 
-// FailedAt returns the index of the operation at which a transaction failed; -1 if it is unknown.
+// FailedAt returns the index of the operation at which a transaction failed, or -1 if the index is unknown.
 func FailedAt(err error) int {
 	var e *Error
 	if errors.As(err, &e) {

@@ -18,10 +18,13 @@ import (
 	"weir/internal/weir"
 )
 
-// Sender returns a sender that records two spans for each attempt in the message's trace. The span "wait" lasts from
-// the earliest possible start of the attempt to its actual start. The span "deliver" follows. If the attempt is a chain
-// of requests, "deliver" has a child span for each request. The CMS receives the trace context of "deliver". The
-// parameters "method" and "address" come from the settings. If e exports no traces, Sender returns "next".
+// Sender returns a sender that records two spans in the message's trace for each attempt. The span "wait" lasts from
+// the earliest possible start of the attempt to its actual start. The span "deliver" lasts from the actual start to the
+// end of the attempt. If the attempt is a chain, "deliver" has a child span for each request. The CMS receives the
+// trace context of "deliver".
+//
+// The parameters method and address are the CMS's method and address in the settings. If e exports no traces, Sender
+// returns next.
 func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender {
 	if e == nil || e.tracer == nil {
 		return next
@@ -37,7 +40,6 @@ func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender 
 	return s
 }
 
-// schemePorts has the default port of each scheme.
 var schemePorts = map[string]string{"http": "80", "https": "443"}
 
 type sender struct {
@@ -47,11 +49,11 @@ type sender struct {
 	fixed  []attribute.KeyValue // attributes that all attempts have
 
 	mu    sync.Mutex
-	ended map[weir.ID]time.Time // by message: end of the last attempt if its outcome was unavailable
+	ended map[weir.ID]time.Time // by message: end of the last attempt, if the outcome was unavailable
 }
 
-// maxEnded limits the entries of the map "ended". If the entry of a message is missing, the next span "wait" of the
-// message begins too early.
+// maxEnded limits the entries of sender.ended. If the entry of a message is missing, the message's next span "wait"
+// begins too early.
 const maxEnded = 1000
 
 // Send implements drain.Sender.
@@ -64,7 +66,7 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	parent = s.recordWait(parent, d, began, common)
 	ctx, span := s.tracer.Start(parent, "deliver", trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began),
 		trace.WithAttributes(common...), trace.WithAttributes(s.fixed...))
-	defer span.End() // deferred, because the attempt may panic
+	defer span.End() // deferred, because next.Send can panic
 	m := *d.Message
 	setTraceParent(ctx, &m)
 	d.Message = &m
@@ -77,7 +79,6 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return r
 }
 
-// recordSteps records a span for each request of a chain.
 func (s *sender) recordSteps(ctx context.Context, steps []weir.Step) {
 	for _, step := range steps {
 		_, span := s.tracer.Start(ctx, "step "+step.Name, trace.WithSpanKind(trace.SpanKindClient),
@@ -89,19 +90,18 @@ func (s *sender) recordSteps(ctx context.Context, steps []weir.Step) {
 	}
 }
 
-// The names under which w3c reads and writes the parts of a trace context.
+// The headers of a W3C trace context.
 const parentCarrierKey, stateCarrierKey = "traceparent", "tracestate"
 
-// setTraceParent writes the span of ctx into m as the parent of later spans.
+// setTraceParent writes the trace context of ctx into m. Later spans of m are then children of the span of ctx.
 func setTraceParent(ctx context.Context, m *weir.Message) {
 	c := propagation.MapCarrier{}
 	w3c.Inject(ctx, c)
 	m.TraceParent, m.TraceState = c[parentCarrierKey], c[stateCarrierKey]
 }
 
-// recordWait records the span "wait", and returns the context in which the span "deliver" starts. If the message has a
-// trace, recordWait returns the context "parent". Otherwise the span "wait" begins a trace, and recordWait returns the
-// context of that span.
+// recordWait records the span "wait", and returns the context for the span "deliver". If the message has a trace, this
+// context is the parameter parent. If not, "wait" begins a trace, and "deliver" becomes a child of "wait".
 func (s *sender) recordWait(parent context.Context, d weir.Delivery, began time.Time,
 	attrs []attribute.KeyValue) context.Context {
 	ctx, span := s.tracer.Start(parent, "wait", trace.WithTimestamp(s.waitedSince(d, began)),
@@ -113,8 +113,8 @@ func (s *sender) recordWait(parent context.Context, d weir.Delivery, began time.
 	return ctx
 }
 
-// waitedSince returns the earliest possible start of the attempt. It never returns a time after the actual start,
-// "began", even if the clocks of processes differ.
+// waitedSince returns the earliest possible start of the attempt. The parameter began is its actual start. The
+// result is never later than began, even if the clocks of processes differ.
 func (s *sender) waitedSince(d weir.Delivery, began time.Time) time.Time {
 	s.mu.Lock()
 	since := s.ended[d.Message.ID]
@@ -128,8 +128,8 @@ func (s *sender) waitedSince(d weir.Delivery, began time.Time) time.Time {
 	return since
 }
 
-// rememberEnd stores the end of an attempt in the map "ended" if the outcome is unavailable, because the message has no
-// record of such an attempt. After any other outcome it removes the entry of the message.
+// rememberEnd stores the end of an attempt whose outcome is unavailable, because the stored message has no record of
+// such an attempt. After any other outcome, rememberEnd removes the message's entry.
 func (s *sender) rememberEnd(d weir.Delivery, r weir.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +143,8 @@ func (s *sender) rememberEnd(d weir.Delivery, r weir.Result) {
 	s.ended[d.Message.ID] = s.now()
 }
 
-// describeResult writes the attempt's result into a span. It leaves out the CMS's text, because that text may repeat
-// the message.
+// describeResult writes the attempt's result into the span, but not the text of the CMS's answer. That text can repeat
+// parts of the message.
 func describeResult(span trace.Span, d weir.Delivery, r weir.Result) {
 	span.SetAttributes(attribute.String("weir.outcome", string(r.Outcome)), attribute.Int64("weir.fence", d.Fence),
 		semconv.HTTPRequestBodySize(d.Message.Size))

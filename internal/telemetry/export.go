@@ -27,14 +27,14 @@ import (
 // scope is the instrumentation scope of spans and log records.
 const scope = "weir"
 
-// Export sends traces, metrics and logs to an OpenTelemetry collector. A nil Export sends nothing. Its methods Receive,
-// Sender and Log return the handler or sender that they get, and its method File only calls the function that it gets.
+// Export sends traces, metrics and logs to an OpenTelemetry collector. The exported methods of a nil Export can be
+// called, but send nothing.
 //
-// Goroutines of the SDK send all data. They take spans and log records from bounded queues. If a collector is slow or
-// cannot be reached, spans and log records are lost, but no delivery is delayed.
+// The SDK sends all data in goroutines of its own. Spans and log records wait in bounded queues. If the collector is
+// slow or cannot be reached, spans and log records are lost, but no delivery is delayed.
 type Export struct {
 	env      func(string) string
-	log      *slog.Logger // for errors of the export itself, which are never exported
+	log      *slog.Logger // for errors of the export itself; its records are not exported
 	logs     slog.Handler // nil = logs are not exported
 	tracer   trace.Tracer // nil = traces are not exported
 	resource *resource.Resource
@@ -44,8 +44,10 @@ type Export struct {
 }
 
 // Open starts the export of traces and logs that the standard variables configure (OTEL_EXPORTER_OTLP_ENDPOINT and
-// others). Export.Metrics starts the export of metrics. Open returns nil if the variables configure no export. If a
-// signal cannot be exported, Open logs this and leaves the signal out, because Weir must also deliver without it.
+// others). The parameter env returns the value of a variable. Export.Metrics starts the export of metrics.
+//
+// Open returns nil if the variables configure no export. If traces or logs cannot be exported, Open only logs the
+// failure, because Weir must deliver without telemetry, too.
 func Open(ctx context.Context, env func(string) string, b Build, log slog.Handler) *Export {
 	if !isExportWanted(env) {
 		return nil
@@ -64,8 +66,8 @@ func Open(ctx context.Context, env func(string) string, b Build, log slog.Handle
 	return e
 }
 
-// newResource returns a description of this process. The values of OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take
-// precedence over Weir's own.
+// newResource returns a description of this process. The values of OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
+// replace the attributes that are set here.
 func newResource(ctx context.Context, b Build) (*resource.Resource, error) {
 	return resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithProcessPID(),
 		resource.WithAttributes(semconv.ServiceName("weir"), semconv.ServiceVersion(b.Version),
@@ -73,14 +75,14 @@ func newResource(ctx context.Context, b Build) (*resource.Resource, error) {
 		resource.WithFromEnv())
 }
 
-// The signals, with the names that they have in the variables.
+// The signals of OpenTelemetry, spelled as in the names of its variables.
 const (
 	traces  = "TRACES"
 	metrics = "METRICS"
 	logs    = "LOGS"
 )
 
-// isExportWanted reports whether the variables configure the export of any signal.
+// isExportWanted reports whether the variables configure the export of at least one signal.
 func isExportWanted(env func(string) string) bool {
 	return !strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") &&
 		slices.ContainsFunc([]string{traces, metrics, logs}, func(signal string) bool {
@@ -88,7 +90,7 @@ func isExportWanted(env func(string) string) bool {
 		})
 }
 
-// signalEndpoint returns the endpoint of a signal; empty = it has none.
+// signalEndpoint returns an empty string if the signal has no endpoint.
 func signalEndpoint(env func(string) string, signal string) string {
 	if own := env("OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT"); own != "" {
 		return own
@@ -96,8 +98,8 @@ func signalEndpoint(env func(string) string, signal string) string {
 	return env("OTEL_EXPORTER_OTLP_ENDPOINT")
 }
 
-// signalProtocol returns the protocol of a signal; empty = the signal is not exported. If it does not know the value of
-// a variable, it logs the value.
+// signalProtocol returns an empty string if the signal is not exported. A signal with an unknown exporter or protocol
+// is not exported, and the unknown value is logged.
 func (e *Export) signalProtocol(signal string) string {
 	if signalEndpoint(e.env, signal) == "" {
 		return ""
@@ -127,20 +129,19 @@ func (e *Export) signalProtocol(signal string) string {
 	return ""
 }
 
-// reportFailure logs that the exporter of a signal could not be created.
 func (e *Export) reportFailure(signal string, err error) {
 	e.log.Warn("telemetry: signal not exported", "err", fmt.Errorf("%s: %w", strings.ToLower(signal), err))
 }
 
-// atEnd registers a function that Close calls.
 func (e *Export) atEnd(end func(context.Context) error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ends = append(e.ends, end)
 }
 
-// sampler samples every trace. With Application Insights, the host adds a traceparent to each call that has none. The
-// flags of this traceparent say that the trace is not sampled. A sampler that followed them would sample no message.
+// sampler samples every trace, even if a request's traceparent has the flag "not sampled". With Application Insights,
+// the host adds such a traceparent to each call without a traceparent. A sampler that followed the flag would sample no
+// message.
 var sampler = tracesdk.ParentBased(tracesdk.AlwaysSample(),
 	tracesdk.WithRemoteParentNotSampled(tracesdk.AlwaysSample()))
 
@@ -156,7 +157,7 @@ func (e *Export) startTraces(ctx context.Context) {
 	options := []tracesdk.TracerProviderOption{tracesdk.WithBatcher(exporter), tracesdk.WithResource(e.resource)}
 	if e.env("OTEL_TRACES_SAMPLER") == "" {
 		options = append(options, tracesdk.WithSampler(sampler))
-	} // otherwise the SDK takes the sampler from the variable
+	} // otherwise the SDK reads the sampler from OTEL_TRACES_SAMPLER
 	provider := tracesdk.NewTracerProvider(options...)
 	e.atEnd(provider.Shutdown)
 	e.tracer = provider.Tracer(scope)
@@ -177,8 +178,8 @@ func (e *Export) startLogs(ctx context.Context, local slog.Handler) {
 	e.logs = newLogs(provider, local)
 }
 
-// Metrics starts to send the gathered metrics every OTEL_METRIC_EXPORT_INTERVAL. Close sends them a last time. Before
-// the metrics are gathered, the exporter calls the function "refresh", and waits until it has returned.
+// Metrics starts to send the metrics of g at the interval OTEL_METRIC_EXPORT_INTERVAL. Close sends the metrics a last
+// time. Before each read of g, the exporter calls refresh and waits for its return.
 func (e *Export) Metrics(ctx context.Context, g prometheus.Gatherer, refresh func(context.Context)) {
 	if e == nil {
 		return
@@ -197,7 +198,6 @@ func (e *Export) Metrics(ctx context.Context, g prometheus.Gatherer, refresh fun
 	e.atEnd(provider.Shutdown)
 }
 
-// refreshedProducer calls the function "refresh" before it produces metrics.
 type refreshedProducer struct {
 	metricsdk.Producer
 	refresh func(context.Context)
@@ -209,8 +209,7 @@ func (p refreshedProducer) Produce(ctx context.Context) ([]metricdata.ScopeMetri
 	return p.Producer.Produce(ctx)
 }
 
-// Log returns a handler that logs to the handler "local" and to the collector. If e exports no logs, Log returns
-// "local".
+// Log returns a handler that logs to local and to the collector. If e exports no logs, Log returns local.
 func (e *Export) Log(local slog.Handler) slog.Handler {
 	if e == nil || e.logs == nil {
 		return local
@@ -218,7 +217,7 @@ func (e *Export) Log(local slog.Handler) slog.Handler {
 	return slog.NewMultiHandler(local, e.logs)
 }
 
-// Close sends the queued data, and ends the export. Data that is not sent when ctx ends is lost.
+// Close sends the queued data, and stops the export. Data that has not been sent when ctx ends is lost.
 func (e *Export) Close(ctx context.Context) {
 	if e == nil {
 		return
@@ -238,8 +237,7 @@ func (e *Export) Close(ctx context.Context) {
 	}
 }
 
-// sdkErrors logs the SDK's errors, one each minute at most, because an unreachable collector causes an error
-// each second.
+// sdkErrors logs at most one error of the SDK per minute, because an unreachable collector causes an error each second.
 type sdkErrors struct {
 	log *slog.Logger
 	now func() time.Time

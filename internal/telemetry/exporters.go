@@ -14,14 +14,14 @@ import (
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// The supported protocols of OTLP. The exporters themselves read endpoints, headers, certificates,
+// The supported protocols of OTLP, the OpenTelemetry protocol. The exporters read endpoints, headers, certificates,
 // compression and timeouts from the environment.
 const (
 	httpProtobuf = "http/protobuf"
 	grpcProtocol = "grpc"
 )
 
-// newSpanExporter returns nil if the protocol is empty. So do newMetricExporter and newLogExporter.
+// newSpanExporter, newMetricExporter and newLogExporter return nil if the protocol is empty.
 func newSpanExporter(ctx context.Context, protocol string) (tracesdk.SpanExporter, error) {
 	switch protocol {
 	case httpProtobuf:

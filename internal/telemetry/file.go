@@ -11,9 +11,11 @@ import (
 	"weir/internal/weir"
 )
 
-// File makes a span around the append of a message that did not arrive by a POST of its own: a message of a schedule, a
-// broker, a batch or a file. The span continues the message's trace if the message has one, and otherwise begins a
-// trace. File sets the message's trace parent to the span. The parameter file is the function that appends the message.
+// File calls the function "file", which appends a message, and records the call as a span. File is for a message that
+// did not arrive by a POST of its own: a message of a schedule, a broker, a batch or the inbox.
+//
+// The span continues the message's trace. If the message has no trace, the span begins a trace. Before the append, File
+// stores the trace context of the span in the message.
 func (e *Export) File(ctx context.Context, m *weir.Message, file func(context.Context) error) error {
 	if e == nil || e.tracer == nil {
 		return file(ctx)

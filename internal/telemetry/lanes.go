@@ -13,29 +13,28 @@ import (
 // LaneView is the observed state of a lane.
 type LaneView struct {
 	Waiting int64           // number of messages that are not final
-	Oldest  time.Time       // time from which the oldest waiting message could be sent; zero = none waits, or not known
+	Oldest  time.Time       // when the oldest waiting message could first be sent; zero = none waits, or not known
 	Paused  map[string]bool // whether the lane is paused, by cause: operator, calendar, cms
 }
 
-// stale is the age above which the view of a lane is no longer shown. An instance reads the lanes before exports and
-// scrapes. If it cannot read a lane, its last view of the lane must not be shown for ever.
+// stale is the age above which the view of a lane is not shown. Without this limit, an instance that can no longer read
+// a lane would show the lane's last view for ever.
 const stale = 150 * time.Second
 
-// pausers are the possible causes of a lane's pause.
+// pausers are the keys of LaneView.Paused.
 var pausers = []string{"operator", "calendar", "cms"}
 
-// lanes is a collector. It shows this instance's last view of each lane until the view is older than the constant
-// stale. It also shows the lanes whose lease this process has. Every instance shows every lane, so dashboards must take
-// the largest value of a lane.
+// lanes is a Prometheus collector. It shows this instance's last view of each lane, and the lanes whose lease this
+// process has. Every instance shows every lane, so a dashboard must take the largest value of a lane.
 type lanes struct {
 	now func() time.Time
 
 	mu      sync.Mutex
 	seen    map[int]look
-	isOwned map[int]bool // by lane: this process has the lease; false or no entry = it does not
+	isOwned map[int]bool // by lane: whether this process has the lease; no entry = false
 }
 
-// look is a view of a lane, and the time at which the lane was read.
+// look is a view of a lane, with the time at which Saw stored the view.
 type look struct {
 	LaneView
 	at time.Time
@@ -45,14 +44,13 @@ func newLanes(now func() time.Time) *lanes {
 	return &lanes{now: now, seen: map[int]look{}, isOwned: map[int]bool{}}
 }
 
-// Saw stores the view of a lane.
+// Saw stores the view of a lane, in place of any earlier view.
 func (m *Metrics) Saw(lane int, v LaneView) {
 	m.lanes.mu.Lock()
 	defer m.lanes.mu.Unlock()
 	m.lanes.seen[lane] = look{v, m.lanes.now()}
 }
 
-// observeLease records whether this process has the lane's lease.
 func (l *lanes) observeLease(lane int, event drain.LeaseEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,12 +9,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TraceIDKey is the log key of a message's trace. A record with this key belongs to that trace, even without an
-// active span.
+// TraceIDKey is the log key with the id of a message's trace. If a record has this key and was logged without an active
+// span, it is exported as part of that trace.
 const TraceIDKey = "trace_id"
 
-// exported is a handler that sends log records to the collector. It sends only records that this process also logs
-// itself.
+// exported sends log records to the collector. It is enabled at the same levels as the field local.
 type exported struct {
 	slog.Handler
 	local slog.Handler

@@ -12,9 +12,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Metrics are the metrics of this process. They are safe for concurrent use.
+// Metrics has the metrics of this process. It is safe for concurrent use.
 type Metrics struct {
-	// Registry has all metrics of the process. Other packages add their collectors.
+	// Registry has all metrics of the process. Other packages can register collectors of their own.
 	Registry *prometheus.Registry
 
 	accepted *prometheus.CounterVec
@@ -26,8 +26,8 @@ type Metrics struct {
 	leases   *prometheus.CounterVec
 	removed  *prometheus.CounterVec
 
-	sent    *prometheus.CounterVec // messages filed, by upstream
-	limited *prometheus.CounterVec // messages and batches that a limit refused, by upstream and limit
+	sent    *prometheus.CounterVec // appended messages, by upstream
+	limited *prometheus.CounterVec // messages and batches that a limit refused, by upstream and by limit
 
 	contracts map[string]bool // the names of the contracts in the settings
 	lanes     *lanes
@@ -38,30 +38,31 @@ var _ drain.Observer = (*Metrics)(nil)
 // Build describes the binary.
 type Build struct{ Version, Commit, GoVersion string }
 
-// Config has the sources of Metrics. All fields except Storage and Upstreams are needed.
+// Config has the sources of Metrics. Storage and Upstreams are optional; all other fields are required.
 type Config struct {
 	Contracts []string // the names of the contracts in the settings
-	Upstreams []string // the names of the upstreams in the settings; nil = there are none, and no metrics of upstreams
-	Storage   Counts   // nil = there are no metrics of storage
+	Upstreams []string // the names of the upstreams in the settings; nil = no metrics of upstreams
+	Storage   Counts   // nil = no metrics of storage
 	Build     Build
 	Now       func() time.Time
 }
 
 var (
-	// durationBuckets are for the time of one attempt, in seconds: from a CMS on the same machine to long timeouts.
+	// durationBuckets are for the time of one attempt, in seconds. The lowest bucket is for a CMS on the same machine,
+	// the highest for a long timeout.
 	durationBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
-	// lagBuckets reach up to a day, for messages that waited while the CMS was unavailable.
+	// lagBuckets reach up to a day, because messages wait while the CMS is unavailable.
 	lagBuckets = append(durationBuckets[:len(durationBuckets):len(durationBuckets)], 300, 900, 3600, 14400, 86400)
 )
 
 const (
-	otherContract   = "other"   // the settings do not have the contract
-	unknownContract = "unknown" // the message was superseded without being read
+	otherContract   = "other"   // the settings do not have the message's contract
+	unknownContract = "unknown" // the message was superseded, and the holder had not read it
 )
 
-// NewMetrics returns metrics on a registry of their own, without the metrics that libraries register. The counters of
-// messages, refusals, leases and retention start at zero for each known label value, so that the first event is visible
-// as an increase.
+// NewMetrics returns metrics in a new registry, because libraries add metrics to Prometheus's default registry. The
+// counters of messages, refusals, leases and retention start at zero for each known label value. Otherwise the first
+// event would not be visible as an increase.
 func NewMetrics(cfg Config) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(), contracts: map[string]bool{}, lanes: newLanes(cfg.Now),
@@ -98,7 +99,6 @@ func NewMetrics(cfg Config) *Metrics {
 	return m
 }
 
-// initSeries creates the series of the label values that are known. It creates no series of attempts.
 func (m *Metrics) initSeries() {
 	for name := range m.contracts {
 		m.accepted.WithLabelValues(name)
@@ -118,7 +118,6 @@ func (m *Metrics) initSeries() {
 	}
 }
 
-// initUpstreams registers the metrics of upstreams, and creates their series.
 func (m *Metrics) initUpstreams(names []string) {
 	if len(names) == 0 {
 		return
@@ -144,7 +143,6 @@ func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
 		Buckets: buckets})
 }
 
-// buildInfo is always 1; its labels describe the binary.
 func buildInfo(b Build) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "weir", Name: "build_info",
 		Help:        "What runs; always 1.",
@@ -152,7 +150,7 @@ func buildInfo(b Build) prometheus.Collector {
 		func() float64 { return 1 })
 }
 
-// Filed counts appended messages. The hook lane.Appender.OnFiled calls it.
+// Filed counts messages that were appended to a lane.
 func (m *Metrics) Filed(messages []weir.Message) {
 	for i := range messages {
 		m.accepted.WithLabelValues(m.contractLabel(messages[i].Contract)).Inc()
@@ -165,8 +163,8 @@ func (m *Metrics) Filed(messages []weir.Message) {
 // Limited implements upstream.Observer.
 func (m *Metrics) Limited(upstream, limit string) { m.limited.WithLabelValues(upstream, limit).Inc() }
 
-// Refused counts a refusal. A refusal is a post whose answer is an error. An invalid file, an invalid part of a batch
-// and an invalid message of a broker are refusals, too.
+// Refused counts a refusal, by the kind of err. A refusal is a post that is answered with an error. An invalid file, an
+// invalid part of a batch and an invalid message of a broker are refusals, too.
 func (m *Metrics) Refused(err error) {
 	m.refused.WithLabelValues(refusalReason(weir.KindOf(err))).Inc()
 }
@@ -185,8 +183,7 @@ func (m *Metrics) Finished(_ int, f drain.Final) {
 	}
 }
 
-// Removed counts messages that retention removed. It also counts messages and bodies that storage refused to
-// remove. The hook lane.Retention.OnRemoved calls it.
+// Removed counts the messages that retention removed, and the messages and bodies that storage refused to remove.
 func (m *Metrics) Removed(removed, refused int) {
 	m.removed.WithLabelValues("removed").Add(float64(removed))
 	m.removed.WithLabelValues("refused").Add(float64(refused))
@@ -198,7 +195,6 @@ func (m *Metrics) Lease(lane int, event drain.LeaseEvent) {
 	m.lanes.observeLease(lane, event)
 }
 
-// contractLabel returns the label of a contract, with a bounded number of values.
 func (m *Metrics) contractLabel(name string) string {
 	switch {
 	case m.contracts[name]:
@@ -224,7 +220,7 @@ var reasons = map[weir.Kind]string{
 	weir.Unauthenticated: "unauthenticated", weir.Forbidden: "forbidden", weir.Limited: "limited",
 }
 
-// upstreamKinds are the kinds of refusals that are possible only if the settings have upstreams.
+// upstreamKinds are the kinds of refusals that can occur only if the settings have upstreams.
 var upstreamKinds = []weir.Kind{weir.Unauthenticated, weir.Forbidden, weir.Limited}
 
 func refusalReason(k weir.Kind) string {

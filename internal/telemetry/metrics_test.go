@@ -16,13 +16,11 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// counts implements Counts with one operation and one failure.
 type counts struct{}
 
 func (counts) Snapshot() map[string]int64 { return map[string]int64{"table transact": 3} }
 func (counts) Failures() map[string]int64 { return map[string]int64{"queue throttled": 2} }
 
-// clock is a time that a test moves.
 type clock struct{ now time.Time }
 
 func newMetrics() (*telemetry.Metrics, *clock) {
@@ -32,7 +30,6 @@ func newMetrics() (*telemetry.Metrics, *clock) {
 		Now:   func() time.Time { return c.now }}), c
 }
 
-// scrapeText returns the text that a scraper reads.
 func scrapeText(t *testing.T, m *telemetry.Metrics) string {
 	t.Helper()
 	families, err := m.Registry.Gather()

@@ -15,12 +15,14 @@ import (
 	"weir/internal/weir"
 )
 
-// w3c reads and writes trace contexts.
+// w3c reads and writes trace contexts in the W3C format: the headers traceparent and tracestate.
 var w3c propagation.TraceContext
 
-// Receive makes a span for each request. The span continues the upstream's trace if the request has one. Receive
-// replaces the request's traceparent by the traceparent of the span. The message stores this traceparent, so the spans
-// of its waits and attempts are children of this span. If e exports no traces, Receive returns the handler "next".
+// Receive returns a handler that calls next within a span for each request. If the request has a trace context, the
+// span continues the upstream's trace. Receive replaces the request's trace context with the span's trace context, and
+// the message stores the latter. So the spans of the message's waits and attempts are children of the request's span.
+//
+// If e exports no traces, Receive returns next.
 func (e *Export) Receive(route string, next http.Handler) http.Handler {
 	if e == nil || e.tracer == nil {
 		return next
@@ -44,14 +46,14 @@ func (e *Export) Receive(route string, next http.Handler) http.Handler {
 		}()
 		r = r.WithContext(ctx)
 		r.Header = r.Header.Clone()
-		r.Header.Del(stateCarrierKey) // Inject writes it again if the request's traceparent was valid
+		r.Header.Del(stateCarrierKey) // w3c.Inject sets this header again if the request's traceparent was valid
 		w3c.Inject(ctx, propagation.HeaderCarrier(r.Header))
 		next.ServeHTTP(rec, r)
 	})
 }
 
-// filedAttributes returns the attributes of the message to which an answer's Location leads; nil = the answer leads to
-// no message, as after a refusal.
+// filedAttributes returns the attributes of the message that the answer's header Location names. It returns nil if the
+// answer names no message, for example after a refusal.
 func filedAttributes(h http.Header) []attribute.KeyValue {
 	location := h.Get("Location")
 	id, err := weir.ParseID(location[strings.LastIndexByte(location, '/')+1:])
@@ -61,13 +63,13 @@ func filedAttributes(h http.Header) []attribute.KeyValue {
 	return messageAttributes(id, id)
 }
 
-// messageAttributes returns the attributes of a message's id and place.
+// messageAttributes returns the attributes of a message: public is the id that callers know, and at has the message's
+// lane and sequence number.
 func messageAttributes(public, at weir.ID) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.String("weir.message_id", public.String()),
 		attribute.Int("weir.lane", at.Lane), attribute.Int64("weir.sequence", at.Seq)}
 }
 
-// recorder records the status of an answer.
 type recorder struct {
 	http.ResponseWriter
 	status int

@@ -8,10 +8,10 @@ import (
 
 // Counts has the numbers of requests to storage.
 type Counts interface {
-	// Snapshot returns the numbers of all requests, by service and operation ("table transact").
+	// Snapshot returns the number of requests, by service and operation, such as "table transact".
 	Snapshot() map[string]int64
-	// Failures returns the numbers of failed requests, by service and reason ("table throttled"). A conditional write
-	// whose condition does not hold is no failure.
+	// Failures returns the number of failed requests, by service and reason, such as "table throttled". A conditional
+	// write whose condition does not hold is not a failure.
 	Failures() map[string]int64
 }
 
@@ -23,7 +23,7 @@ var (
 		[]string{"service", "reason"}, nil)
 )
 
-// storageCollector collects Counts at the time of a scrape.
+// storageCollector reads Counts at each scrape.
 type storageCollector struct{ storage Counts }
 
 // Describe implements prometheus.Collector.
@@ -39,7 +39,7 @@ func (t storageCollector) Collect(out chan<- prometheus.Metric) {
 	for _, service := range []string{"table", "queue", "blob"} {
 		for _, reason := range []string{"unreached", "throttled", "error", "refused"} {
 			name := service + " " + reason
-			if _, seen := failures[name]; !seen { // zero makes the first failure visible as an increase
+			if _, seen := failures[name]; !seen { // 0 makes the first failure visible as an increase
 				collectCounts(out, failuresDesc, map[string]int64{name: 0})
 			}
 		}

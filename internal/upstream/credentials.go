@@ -6,7 +6,7 @@ import (
 	"weir/internal/weir"
 )
 
-// The headers by which a request shows its upstream.
+// The headers with the credentials of a request.
 const (
 	NameHeader = "Weir-Upstream"
 	KeyHeader  = "Weir-Upstream-Key"
@@ -17,22 +17,26 @@ const (
 	signatureHeader = "Webhook-Signature"
 )
 
-// Parameter is the query parameter that may name the upstream in place of NameHeader. Senders of webhooks let
-// their users choose an address, but no headers.
+// Parameter is a query parameter that can name the upstream instead of NameHeader. Many senders of webhooks let their
+// users set the address, but not the headers.
 const Parameter = "upstream"
 
-// Headers returns the names of the headers that ReadCredentials reads and that begin with Weir-.
+// Headers returns NameHeader and KeyHeader.
 func Headers() []string { return []string{NameHeader, KeyHeader} }
 
-// Credentials are the parts of a request that show its sender. They are not verified.
+// Credentials are the headers and the parameter by which a request claims to come from an upstream. Set.Verify verifies
+// the claim.
 type Credentials struct {
 	name, key, gitHub, id, timestamp, signature string
 }
 
-// ReadCredentials reads the headers of a request, whose names must be canonical, and the values of Parameter.
-// It returns a Malformed error in these cases: a header or Parameter comes twice or is empty; both NameHeader and
-// Parameter are there; the request has credentials of more than one kind (a key, GitHub's signature, Standard
-// Webhooks); the headers of Standard Webhooks are incomplete; the webhook-id cannot be an idempotency key.
+// ReadCredentials reads credentials from a request's headers, whose names must be canonical, and from the values of
+// Parameter. It returns a Malformed error in these cases:
+//   - A header or Parameter occurs twice or is empty.
+//   - The request has both NameHeader and Parameter.
+//   - The request has credentials of more than one kind: a key, GitHub's signature, or Standard Webhooks.
+//   - The request has some headers of Standard Webhooks, but not all.
+//   - The webhook-id cannot be an idempotency key.
 func ReadCredentials(h http.Header, parameter []string) (Credentials, error) {
 	var c Credentials
 	for name, target := range map[string]*string{NameHeader: &c.name, KeyHeader: &c.key, gitHubHeader: &c.gitHub,
@@ -58,8 +62,6 @@ func ReadCredentials(h http.Header, parameter []string) (Credentials, error) {
 	return c, c.checkKinds()
 }
 
-// checkKinds returns an error if the credentials are of more than one kind or incomplete, or if the webhook-id cannot
-// be an idempotency key.
 func (c *Credentials) checkKinds() error {
 	isWebhook := c.id != "" || c.timestamp != "" || c.signature != ""
 	kinds := 0
@@ -80,9 +82,12 @@ func (c *Credentials) checkKinds() error {
 	return nil
 }
 
-// IdempotencyKey returns the idempotency key that a request sends, or its webhook-id if it sends no key. If
-// both exist and differ, it returns a Malformed error. The signature covers the webhook-id, but not the idempotency
-// key. So a caller with a recorded request could otherwise file the message again under another key.
+// IdempotencyKey returns the webhook-id of a request. If the request has no webhook-id, IdempotencyKey returns the
+// argument "sent", which is the request's Idempotency-Key; "" = the request has no such header.
+//
+// If both are set and differ, IdempotencyKey returns a Malformed error. The signature covers the webhook-id, but not
+// the Idempotency-Key. Without the error, a caller that recorded a request could send it again with another
+// Idempotency-Key, and Weir would accept the message twice.
 func (c *Credentials) IdempotencyKey(sent string) (string, error) {
 	switch {
 	case c.id == "" || sent == c.id:
@@ -93,7 +98,7 @@ func (c *Credentials) IdempotencyKey(sent string) (string, error) {
 	return c.id, nil
 }
 
-// maxID is the largest length of a webhook-id, and of an idempotency key.
+// maxID is the largest length of a webhook-id, in bytes.
 const maxID = 255
 
 func malformedError(message string) error {

@@ -16,13 +16,13 @@ import (
 	"weir/internal/weir"
 )
 
-// newLimited returns a set with the upstream "a". The set stands for one process with access to the table.
+// newLimited returns the Set of one process, with the upstream "a".
 func newLimited(table storage.Table, rate upstream.Rate, quota int64) *upstream.Set {
 	return upstream.NewSet([]upstream.Definition{{Name: "a", Rate: rate, DailyQuota: quota}}, table, time.Now,
 		&limits{})
 }
 
-// admitMessage asks the set to admit a message of the upstream "a", and reports whether the set admitted it.
+// admitMessage reports whether the set admits a message of the upstream "a".
 func admitMessage(t *testing.T, s *upstream.Set) bool {
 	t.Helper()
 	_, err := s.Admit(t.Context(), "a")
@@ -32,8 +32,8 @@ func admitMessage(t *testing.T, s *upstream.Set) bool {
 	return err == nil
 }
 
-// countAdmitted asks the sets, one after the other, to admit a message of the upstream "a". It repeats this until all
-// sets refuse. It returns the number of admitted messages.
+// countAdmitted asks the sets in turn to admit messages of the upstream "a", until all sets refuse. It returns the
+// number of admitted messages.
 func countAdmitted(t *testing.T, sets ...*upstream.Set) (n int) {
 	t.Helper()
 	for refused := 0; refused < len(sets); {
@@ -64,7 +64,7 @@ func TestSet_Rate(t *testing.T) {
 			t.Errorf("got %+v, want an error of the rate of 5 messages a second with a RetryAfter of 200ms", limited)
 		}
 		admitted := 0
-		for range 1000 { // ten times the allowed number, in 20 s
+		for range 1000 { // ten times the rate, for 20 s
 			time.Sleep(20 * time.Millisecond)
 			if admitMessage(t, s) {
 				admitted++
@@ -94,7 +94,7 @@ func TestSet_QuotaHoldsOverProcesses(t *testing.T) {
 			if !errors.As(err, &limited) || limited.RetryAfter != 24*time.Hour ||
 				limited.Problems[0].Rule != "dailyQuota" {
 				t.Errorf("got %+v, want an error of the daily quota with a RetryAfter until the next day",
-					limited) // the clock begins at 00:00
+					limited) // the virtual clock begins at 00:00 UTC
 			}
 			time.Sleep(24 * time.Hour)
 			if n := countAdmitted(t, b, a); int64(n) != quota {
@@ -104,8 +104,9 @@ func TestSet_QuotaHoldsOverProcesses(t *testing.T) {
 	}
 }
 
-// A process whose clock is a month ahead writes its day into the row, and uses up the quota of that day. The other
-// processes must still get the quota of their own day. A process whose clock is behind uses the day in the row.
+// A process whose clock is a month fast writes a future day into the quota's row, and uses up that day's quota. Other
+// processes must still get the quota of their own day. A process whose clock is a day slow takes its messages from the
+// quota of the day in the row, so it must not get a second quota.
 func TestSet_QuotaBesideAWrongClock(t *testing.T) {
 	t.Parallel()
 	table := memory.New(time.Now).Table()
@@ -143,7 +144,7 @@ func TestSet_QuotaUnderContention(t *testing.T) {
 			for {
 				giveBack, err := sets[i%4].Admit(t.Context(), "a")
 				if weir.KindOf(err) == weir.Unavailable && err != nil {
-					continue // other sets have written the row too often; a client sends the message again
+					continue // other sets wrote the row during each try; a client would send the message again
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -162,7 +163,8 @@ func TestSet_QuotaUnderContention(t *testing.T) {
 	}
 }
 
-// A process that dies loses its reservation. A process that stops in order returns its reservation.
+// A process reserves a part of the quota before it admits messages. If the process is killed, the rest of the reserved
+// part is lost for the day. If the process shuts down, it returns the rest.
 func TestSet_QuotaOfProcessesThatEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -202,7 +204,7 @@ func TestSet_QuotaGivesBack(t *testing.T) {
 			t.Fatalf("after giveBack: got %v, want another message", err)
 		}
 		time.Sleep(24 * time.Hour)
-		giveBack() // gives back a message of the previous day
+		giveBack() // a message of the previous day must not raise the new day's quota
 		if n := countAdmitted(t, s); n != 1 {
 			t.Errorf("the next day: got %d messages, want 1", n)
 		}
@@ -226,7 +228,7 @@ func TestSet_QuotaOfBatches(t *testing.T) {
 	})
 }
 
-// The quota is never exceeded, even if calls to storage fail, or succeed without an answer.
+// The quota is never exceeded, even if writes fail, or take effect although storage reports a failure.
 func TestSet_QuotaWhileStorageFails(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
@@ -260,8 +262,8 @@ func TestSet_QuotaWhileStorageFails(t *testing.T) {
 	}
 }
 
-// In nine tries, another process writes the row between the read and the write. The tenth try succeeds, and its
-// messages are taken.
+// The first nine writes fail as if another process had just written the row. The tenth write, the last that
+// reserveTries allows, succeeds. The message must then be admitted.
 func TestSet_QuotaOfTheLastTry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// limits is an Observer that counts the messages and batches that limits refused.
+// limits is an Observer that counts its calls.
 type limits struct {
 	mu    sync.Mutex
-	count map[string]int // by upstream and limit, such as "a rate"
+	count map[string]int // the key is name and limit, such as "newsroom rate"
 }
 
 // Limited implements upstream.Observer.
@@ -33,14 +33,12 @@ func (l *limits) Limited(name, limit string) {
 const (
 	newsroomKey = "newsroom-0123456789abcdef"
 	oldKey      = "newsroom-old-89abcdef0123"
-	// gitHubSecret and webhookSecret are the secrets of the examples that GitHub and Standard Webhooks publish.
-	// TestVerify_PublishedExamples has the other values of these examples.
+	// gitHubSecret and webhookSecret are from the examples that GitHub and Standard Webhooks publish.
 	gitHubSecret  = "It's a Secret to Everybody"
 	webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	nextSecret    = "whsec_bmV4dC1uZXh0LW5leHQtbmV4dC1uZXh0LW5leHQ="
 )
 
-// parseSecret returns the bytes of a secret.
 func parseSecret(t *testing.T, scheme upstream.Scheme, text string) []byte {
 	t.Helper()
 	secret, err := upstream.ParseSecret(scheme, text)
@@ -64,7 +62,7 @@ func newSet(t *testing.T, table storage.Table, now func() time.Time) *upstream.S
 	}, table, now, &limits{})
 }
 
-// headersOf returns the headers in "pairs", which has a name and a value in turn.
+// headersOf returns headers from alternating names and values.
 func headersOf(pairs ...string) http.Header {
 	h := http.Header{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -83,7 +81,7 @@ func verifyRequest(s *upstream.Set, h http.Header, parameter []string, body stri
 	if err != nil {
 		return "", err
 	}
-	for i := range len(body) { // in parts, as the document of a batch arrives
+	for i := range len(body) { // byte by byte, because the document of a batch arrives in pieces
 		_, _ = v.Write([]byte(body[i : i+1]))
 	}
 	return v.Finish()

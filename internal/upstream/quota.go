@@ -9,26 +9,26 @@ import (
 	"weir/internal/weir"
 )
 
-// partition has a row for each upstream with a daily quota. The row's key is quotaPrefix and the name. The row
-// has the day of the last reservation, and the number of reserved messages of that day.
+// The table partition has a row for each upstream with a daily quota. The row's key is quotaPrefix and the upstream's
+// name.
 const (
 	partition   = "upstreams"
 	quotaPrefix = "quota_"
 
-	dayColumn      = "Day" // 2026-01-31, in UTC
-	reservedColumn = "Reserved"
+	dayColumn      = "Day"      // day of the last reservation in UTC, such as 2026-01-31
+	reservedColumn = "Reserved" // number of messages that all processes have reserved from that day's quota
 )
 
 const (
-	// A process reserves a twentieth (1/restParts) of the rest at a time, and at most maxReserved messages. It reserves
-	// more only if it needs more at once, as for a batch. So a process that dies, or that gets no more messages,
-	// withholds at most a twentieth of the rest from the other processes. The last messages are reserved singly.
+	// A process reserves 1/restParts of the messages that are left, but at most maxReserved. So a process that dies or
+	// is idle withholds few messages from the other processes. If fewer than 2*restParts messages are left, a process
+	// reserves one at a time. For a batch, a process reserves at least as many messages as the batch needs.
 	restParts, maxReserved = 20, 100
-	// fullFor is the time for which a process does not read a quota's row again after it has found too few messages
-	// left there.
+	// A read of the row can show that fewer messages are left than a call needs. For the time fullFor, the process then
+	// refuses such calls without another read.
 	fullFor = time.Second
-	// reserveTries limits the tries to reserve messages once, or to return them once. A further try is needed each time
-	// that another process has just written the row.
+	// reserveTries limits the tries of one reservation, or of one return of messages. A try fails if another process
+	// writes the row between this process's read and write.
 	reserveTries = 10
 )
 
@@ -42,19 +42,18 @@ type quota struct {
 	turn chan struct{} // has one element while a call reads or writes the row
 
 	mu        sync.Mutex
-	day       string    // day to which "reserved" belongs, such as 2026-01-31; "" = nothing was reserved yet
+	day       string    // day to which reserved belongs, such as 2026-01-31; "" = takeReserved was not called yet
 	reserved  int64     // number of messages that this process has reserved and not taken
-	left      int64     // messages left at the last read of the row, "reserved" included; valid until fullUntil
-	fullUntil time.Time // end of fullFor; zero = the last read of the row found enough messages, or no read was made
+	left      int64     // messages left at the last read of the row, including reserved; valid until fullUntil
+	fullUntil time.Time // until then, a call for more messages than the number in left is refused without a read
 }
 
 func newQuota(name string, limit int64, table storage.Table, now func() time.Time) *quota {
 	return &quota{row: quotaPrefix + name, limit: limit, table: table, now: now, turn: make(chan struct{}, 1)}
 }
 
-// takeMessages takes messages of the daily quota, and returns the day of that quota. The parameter "count" is the
-// number of messages. If fewer are left, it takes none, and returns an empty day and the number of messages that are
-// left. The error is Unavailable.
+// takeMessages takes count messages of the daily quota, and returns their day. If fewer than count messages are left,
+// it takes none, and returns an empty day and the number left. Its errors are Unavailable.
 func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left int64, err error) {
 	if day, left, isFull := q.takeReserved(count); day != "" || isFull {
 		return day, left, nil
@@ -67,26 +66,26 @@ func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left
 	}
 	for tries := 0; ; tries++ {
 		if day, left, isFull := q.takeReserved(count); day != "" || isFull {
-			return day, left, nil // this call or another one has reserved messages, or found too few left
+			return day, left, nil // a reservation succeeded, or found too few messages left
 		}
 		if tries == reserveTries {
 			return "", 0, unavailableError(err)
 		}
 		if err = q.reserveMessages(ctx, count); err != nil && !isOvertaken(err) {
-			return "", 0, unavailableError(err) // if a write succeeded without an answer, its messages are lost
+			return "", 0, unavailableError(err) // if the write took effect, the messages that it reserved are lost
 		}
 	}
 }
 
-// takeReserved takes messages that this process has reserved. If it took none, day is empty. isFull reports whether the
-// last read of the row was less than fullFor ago and found too few messages. left is the number of messages that it
-// found.
+// takeReserved takes count messages that this process has reserved, and returns their day. If too few are reserved, it
+// takes none, and returns an empty day. isFull then reports whether a read of the row, less than fullFor ago, found
+// fewer than count messages left. left is the number that this read found.
 func (q *quota) takeReserved(count int64) (day string, left int64, isFull bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now().UTC()
 	if today := now.Format(time.DateOnly); q.day < today {
-		q.day, q.reserved, q.left, q.fullUntil = today, 0, 0, time.Time{} // the old values are of an earlier day
+		q.day, q.reserved, q.left, q.fullUntil = today, 0, 0, time.Time{} // the old values belong to an earlier day
 	}
 	if q.reserved >= count {
 		q.reserved -= count
@@ -100,8 +99,8 @@ func isOvertaken(err error) bool {
 	return storage.Is(err, storage.Precondition) || storage.Is(err, storage.Conflict)
 }
 
-// reserveMessages reserves messages, so that this process has at least "count" of them. If too few messages are left,
-// it reserves none, and sets fullUntil. The caller must have put the element into q.turn.
+// reserveMessages reserves messages, so that this process has at least count of them. If too few messages are left, it
+// reserves none. The caller must hold q.turn.
 func (q *quota) reserveMessages(ctx context.Context, count int64) error {
 	row, err := q.readRow(ctx)
 	if err != nil {
@@ -118,16 +117,16 @@ func (q *quota) reserveMessages(ctx context.Context, count int64) error {
 	return nil
 }
 
-// planReservation returns the day and the number of messages to reserve. The parameter row is the row as it was read.
-// The number 0 means that too few messages are left, or that this process has reserved enough in the meantime.
+// planReservation returns the day and the number of messages to reserve. If too few messages are left, it sets
+// q.fullUntil, and more is 0. If this process has enough messages by now, more can be 0, too.
 func (q *quota) planReservation(row quotaRow, count int64) (day string, more int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// If the row's day is after tomorrow, the clock of the process that wrote the row is wrong. If this process used
-	// such a day, the upstream could get 429 until that day has passed.
+	// Ignore a day later than tomorrow: the clock of the process that wrote it is wrong. If the quota of that day were
+	// used up, all processes would refuse the upstream's messages until that day has passed.
 	tomorrow := q.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 	if row.day > q.day && row.day <= tomorrow {
-		q.day, q.reserved = row.day, 0 // the clock of another process is ahead, and its day has begun
+		q.day, q.reserved = row.day, 0 // another process's clock is fast, and has reached the next day
 	}
 	rest := max(0, q.limit-row.reservedOn(q.day))
 	if q.left = rest + q.reserved; q.left < count {
@@ -137,7 +136,8 @@ func (q *quota) planReservation(row quotaRow, count int64) (day string, more int
 	return q.day, min(rest, max(count-q.reserved, min(rest/restParts, maxReserved)))
 }
 
-// giveBack adds messages of a day to those that this process has reserved. If q.day is another day, it does nothing.
+// giveBack adds count messages to the reservation of this process. If q.day is no longer the given day, giveBack does
+// nothing.
 func (q *quota) giveBack(day string, count int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -147,7 +147,6 @@ func (q *quota) giveBack(day string, count int64) {
 	}
 }
 
-// takeAll takes all messages that this process has reserved, and returns their day and number.
 func (q *quota) takeAll() (day string, count int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -156,9 +155,9 @@ func (q *quota) takeAll() (day string, count int64) {
 	return day, count
 }
 
-// returnReserved writes the reserved messages of this process back to the row, unless the row has another day. After
-// an error the messages are lost: if the write succeeded without an answer, a second write would let the upstream
-// exceed its quota.
+// returnReserved subtracts this process's reservation from the row, unless the row has another day. After an error the
+// reservation is lost, because the write can have taken effect. A second write would then let the upstream exceed its
+// quota.
 func (q *quota) returnReserved(ctx context.Context) error {
 	day, count := q.takeAll()
 	if count == 0 {
@@ -183,14 +182,13 @@ func (q *quota) returnReserved(ctx context.Context) error {
 	return err
 }
 
-// quotaRow is the row of a quota. The zero value stands for a row that does not exist.
+// quotaRow is the row of a quota. The zero value means that the row does not exist.
 type quotaRow struct {
 	etag     storage.ETag
 	day      string
-	reserved int64 // number of messages that all processes have reserved of this day
+	reserved int64 // number of messages that all processes have reserved from the quota of day
 }
 
-// reservedOn returns the number of messages that all processes have reserved of a day.
 func (r quotaRow) reservedOn(day string) int64 {
 	if r.day != day {
 		return 0
@@ -212,8 +210,7 @@ func (q *quota) readRow(ctx context.Context) (quotaRow, error) {
 	return r, nil
 }
 
-// writeRow writes the row for a day. It fails if another process has written the row since this process read
-// it.
+// writeRow replaces the row that was read. It fails if another process has written the row after that read.
 func (q *quota) writeRow(ctx context.Context, read quotaRow, day string, reserved int64) error {
 	op := storage.Op{Kind: storage.Replace, Key: q.row, IfMatch: read.etag,
 		Values: map[string]any{dayColumn: day, reservedColumn: reserved}}

@@ -26,24 +26,25 @@ const (
 // Definition describes an upstream.
 type Definition struct {
 	Name       string
-	Keys       []string      // each of them is valid; none = the upstream sends no key
+	Keys       []string      // each key is valid; none = the upstream sends no key
 	Scheme     Scheme        // "" = the upstream does not sign
-	Secrets    [][]byte      // each of them is valid
+	Secrets    [][]byte      // a signature with any of the secrets is valid
 	Tolerance  time.Duration // largest difference between now and a timestamp of StandardWebhooks
 	Contracts  []string      // none = all contracts
 	Rate       Rate          // zero = no limit
 	DailyQuota int64         // number of messages in a day (UTC); 0 = no limit
 }
 
-// Set has the upstreams of the settings. It is safe for concurrent use. A nil Set means that the settings have no
-// upstreams. ReturnReserved is the only method of a nil Set that may be called.
+// Set has the upstreams of the settings. It is safe for concurrent use. A nil *Set stands for settings without
+// upstreams; only its method ReturnReserved can be called.
 type Set struct {
 	members []*member
 	now     func() time.Time
 	observe Observer
 }
 
-// Observer is called for each message or batch that a limit refused. The parameter "limit" is "rate" or "dailyQuota".
+// Observer is told of each message or batch that a limit refused. The parameter limit is "rate" or "dailyQuota".
+// Limited must be safe for concurrent use.
 type Observer interface{ Limited(upstream, limit string) }
 
 // member is an upstream with the state of its limits.
@@ -54,7 +55,7 @@ type member struct {
 	quota  *quota  // nil = the upstream has no daily quota
 }
 
-// NewSet returns a Set of the defined upstreams, whose names must differ. The table stores the daily quotas. It may be
+// NewSet returns a Set of the defined upstreams, whose names must differ. The table stores the daily quotas, and can be
 // nil if no upstream has a daily quota.
 func NewSet(definitions []Definition, table storage.Table, now func() time.Time, observe Observer) *Set {
 	s := &Set{now: now, observe: observe}
@@ -74,7 +75,6 @@ func NewSet(definitions []Definition, table storage.Table, now func() time.Time,
 	return s
 }
 
-// findMember returns an upstream by its name; nil = no upstream has the name.
 func (s *Set) findMember(name string) *member {
 	for _, m := range s.members {
 		if m.Name == name {
@@ -84,7 +84,8 @@ func (s *Set) findMember(name string) *member {
 	return nil
 }
 
-// findByKey returns the upstream of a key; nil = no upstream has the key. It compares the key with all keys.
+// findByKey returns the upstream of a key, or nil. It compares all keys even after a match, so that its duration tells
+// a caller nothing about the keys.
 func (s *Set) findByKey(key string) (found *member) {
 	given := sha256.Sum256([]byte(key))
 	for _, m := range s.members {
@@ -97,7 +98,8 @@ func (s *Set) findByKey(key string) (found *member) {
 	return found
 }
 
-// CheckContract returns Forbidden if an upstream may not send messages of a contract, or if no upstream has the name.
+// CheckContract returns a Forbidden error if the named upstream is not allowed to send messages of the contract, or
+// does not exist.
 func (s *Set) CheckContract(name, contract string) error {
 	m := s.findMember(name)
 	if m == nil {
@@ -112,17 +114,20 @@ func (s *Set) CheckContract(name, contract string) error {
 		Problems: []weir.Problem{{Path: "/", Rule: "contract", Message: message}}}
 }
 
-// unknownUpstreamError is the error of a name that the settings no longer have, for example the name in an
-// earlier batch.
+// unknownUpstreamError returns the error for a name that the settings do not have. An example is the upstream of a
+// batch that Weir accepted before the upstream was removed from the settings.
 func unknownUpstreamError(name string) error {
 	return &weir.Error{Kind: weir.Forbidden, Op: "upstream",
 		Message: "the settings have no upstream " + shortenName(name)}
 }
 
-// Admit takes a token of an upstream's rate and a message of its daily quota. It returns Limited if one of the two is
-// used up, Forbidden if no upstream has the name, and Unavailable if the row of the quota cannot be read and written.
-// giveBack, which is never nil, returns the message to the daily quota. Call giveBack if the message was not filed, or
-// had been filed before. giveBack does not return the token, because the rate limits requests.
+// Admit takes a token of an upstream's rate and a message of the upstream's daily quota. Its errors are:
+//   - Limited if the rate or the daily quota is used up.
+//   - Forbidden if no upstream has the name.
+//   - Unavailable if the quota's row cannot be read or written.
+//
+// giveBack returns the message to the daily quota, and is never nil. Call giveBack if the message was not appended to
+// the log, or was a duplicate. giveBack does not return the token, because the rate limits requests.
 func (s *Set) Admit(ctx context.Context, name string) (giveBack func(), err error) {
 	m := s.findMember(name)
 	if m == nil {
@@ -137,9 +142,9 @@ func (s *Set) Admit(ctx context.Context, name string) (giveBack func(), err erro
 	return s.admitToQuota(ctx, m, 1)
 }
 
-// AdmitBatch takes the messages of a batch from the daily quota of an upstream: all of them or none. The parameter
-// "count" is their number. It returns the same errors as Admit. It ignores the rate, because Weir files the parts of a
-// batch at its own pace.
+// AdmitBatch takes the messages of a batch from an upstream's daily quota: all of them, or none. The parameter count is
+// the number of these messages. AdmitBatch returns the same errors as Admit. It ignores the rate, because Weir appends
+// the parts of a batch at its own pace.
 func (s *Set) AdmitBatch(ctx context.Context, name string, count int) error {
 	m := s.findMember(name)
 	if m == nil {
@@ -171,15 +176,16 @@ func (s *Set) admitToQuota(ctx context.Context, m *member, count int64) (giveBac
 	return func() { m.quota.giveBack(day, count) }, nil
 }
 
-// limitError returns the error of a limit that admits messages again after the time "wait".
+// limitError returns a Limited error. The parameter wait is the time until the limit admits messages again.
 func limitError(limit string, wait time.Duration, format string, args ...any) error {
 	message := fmt.Sprintf(format, args...)
 	return &weir.Error{Kind: weir.Limited, Op: "upstream", Message: message, RetryAfter: wait,
 		Problems: []weir.Problem{{Rule: limit, Message: message}}}
 }
 
-// ReturnReserved gives back to the daily quotas the messages that this process has reserved and has not taken. Call it
-// when no more messages arrive. If it fails, these messages are lost for the day.
+// ReturnReserved gives back the unused part of the daily quotas that this process has reserved. A process reserves
+// several messages of a quota at once, before they arrive. Call ReturnReserved at shutdown, when no more messages
+// arrive. If ReturnReserved fails, the upstreams can send fewer messages on this day.
 func (s *Set) ReturnReserved(ctx context.Context) error {
 	if s == nil {
 		return nil
@@ -193,7 +199,7 @@ func (s *Set) ReturnReserved(ctx context.Context) error {
 	return failed
 }
 
-// shortenName returns at most 60 bytes of a name, because an answer repeats the name and a caller can send any name.
+// shortenName shortens a name for an error message, because a caller can send a name of any length.
 func shortenName(name string) string {
 	const most = 60
 	if len(name) > most {

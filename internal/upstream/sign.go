@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Sender has the credentials of an upstream that sends requests.
+// Sender has the credentials with which an upstream sends requests.
 type Sender struct {
-	Name   string // "" = the requests do not name the upstream; a signature needs the name
-	Key    string // "" = the sender signs its requests
-	Scheme Scheme // of the signature
-	Secret []byte // of the signature
+	Name   string // the name of the upstream, needed if requests are signed; "" = the name is not sent
+	Key    string // "" = requests are signed
+	Scheme Scheme // used only without Key
+	Secret []byte // used only without Key
 }
 
-// AddTo adds the credentials to the headers of a request. id is the idempotency key of the request. Only a signature
-// of StandardWebhooks uses id and now.
+// AddTo adds the credentials to the headers of a request. The parameter id is the idempotency key of the request. Only
+// StandardWebhooks uses id and now.
 func (s *Sender) AddTo(h http.Header, id string, now time.Time, body []byte) {
 	if s.Name != "" {
 		h.Set(NameHeader, s.Name)

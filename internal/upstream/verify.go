@@ -17,21 +17,22 @@ import (
 	"weir/internal/weir"
 )
 
-// Verification verifies that a body has the signature that its request claims. Write the body to it as the body
-// arrives, and then call Finish. It is not safe for concurrent use.
+// Verification verifies which upstream sent a request. Write the request's body to the Verification in parts, and then
+// call Finish. A Verification is not safe for concurrent use.
 type Verification struct {
 	name   string
-	hasKey bool        // the key has shown the upstream; false = a signature must show the upstream
+	hasKey bool        // the request had a correct key, so it needs no signature
 	macs   []hash.Hash // one for each secret
 	signed [][]byte    // the signatures of the request
-	stale  error       // error of a correct signature with a timestamp too far from now; nil = none
+	stale  error       // error for a wrong timestamp; Finish returns it only after a correct signature
 }
 
-// Verify begins to verify a request, before its body is read. It returns Unauthenticated if the credentials are missing
-// or incomplete, if the key is wrong, or if the signature or the timestamp has a wrong form. A signature can be
-// verified only with the body; see Verification.Finish. If no upstream has the name, or the upstream uses another kind
-// of signature, Finish returns the error for a wrong signature: a caller without the secret must not find out which
-// names exist.
+// Verify begins to verify a request, before its body is read. It returns an Unauthenticated error if the credentials
+// are missing or incomplete, the key is wrong, or the signature or timestamp is malformed. It does not check
+// signatures, which need the body; see Verification.Finish.
+//
+// If no upstream has the name, or the upstream has another Scheme, Verify returns no error, and Finish reports a wrong
+// signature. So a caller without the secret cannot find out which names exist.
 func (s *Set) Verify(c Credentials) (*Verification, error) {
 	switch {
 	case c.key != "":
@@ -58,8 +59,8 @@ func (s *Set) Verify(c Credentials) (*Verification, error) {
 	return m.verifyWebhook(c, s.now())
 }
 
-// unknownMember takes the place of an upstream if no upstream has the name, or if the upstream uses another kind of
-// signature. It has a random secret. Weir computes a MAC with this secret, too, and no request has that MAC.
+// unknownMember replaces an upstream that does not exist or has another Scheme. Its secret is random, so Finish finds
+// each signature wrong.
 var unknownMember = &member{Definition: Definition{Secrets: [][]byte{[]byte(rand.Text())}}}
 
 func (s *Set) verifyKey(c Credentials) (*Verification, error) {
@@ -79,7 +80,7 @@ func (m *member) verifyGitHub(c Credentials) (*Verification, error) {
 	return m.newVerification("", [][]byte{signature}), nil
 }
 
-// maxSignatures limits the signatures of a request. A sender that changes its secret sends two.
+// maxSignatures limits the signatures in one request. A sender that is changing its secret sends two.
 const maxSignatures = 10
 
 func (m *member) verifyWebhook(c Credentials, now time.Time) (*Verification, error) {
@@ -106,7 +107,8 @@ func (m *member) verifyWebhook(c Credentials, now time.Time) (*Verification, err
 	return v, nil
 }
 
-// newVerification returns a verification of signatures over a text and the body that follows the text.
+// newVerification returns a verification of signatures. The signed text is the parameter "before", followed by the
+// body.
 func (m *member) newVerification(before string, signed [][]byte) *Verification {
 	v := &Verification{name: m.Name, signed: signed}
 	for _, secret := range m.Secrets {
@@ -117,8 +119,8 @@ func (m *member) newVerification(before string, signed [][]byte) *Verification {
 	return v
 }
 
-// Claimed returns the name of the upstream that the request claims to come from; "" = no such upstream can have sent
-// the request, so Finish will return an error. Trust the name only after Finish has returned no error.
+// Claimed returns the name of the upstream that the request claims to come from. Trust the name only after Finish has
+// returned no error. If no upstream has the claimed name and Scheme, Claimed returns "", and Finish will fail.
 func (v *Verification) Claimed() string { return v.name }
 
 // Write adds a part of the body. It never fails.
@@ -129,8 +131,8 @@ func (v *Verification) Write(part []byte) (int, error) {
 	return len(part), nil
 }
 
-// Finish returns the name of the upstream that sent the request with the written body. It returns
-// Unauthenticated if no signature is correct, or if the signed timestamp differed from the time of Verify by more
+// Finish returns the name of the upstream that sent the request. Call it after the whole body is written. It returns an
+// Unauthenticated error if no signature is correct, or if the signed timestamp differed from the time of Verify by more
 // than the upstream's tolerance.
 func (v *Verification) Finish() (string, error) {
 	if v.hasKey {
@@ -153,12 +155,12 @@ func (v *Verification) Finish() (string, error) {
 	return v.name, nil
 }
 
-// The smallest and the largest number of bytes of a Standard Webhooks secret
+// The smallest and the largest size of a Standard Webhooks secret, in bytes
 // (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md).
 const minSecret, maxSecret = 24, 64
 
-// ParseSecret returns the bytes of a secret. The text has the form in which systems of the scheme show their secrets:
-// whsec_ and base64 for StandardWebhooks. The error does not repeat the secret.
+// ParseSecret returns the bytes of a secret. For StandardWebhooks the text is whsec_ and base64. For GitHub the text is
+// the secret itself. The error does not repeat the secret.
 func ParseSecret(scheme Scheme, text string) ([]byte, error) {
 	if scheme == GitHub {
 		if len(text) < minKey {
@@ -177,11 +179,11 @@ func ParseSecret(scheme Scheme, text string) ([]byte, error) {
 	return secret, nil
 }
 
-// minKey is the smallest length of a key and of a GitHub secret: 20 random characters of base64 have 120 bits. maxKey
-// is the largest length of a key.
+// minKey is the smallest length of a key or a GitHub secret, because 20 random characters of base64 have 120 bits.
+// maxKey is the largest length of a key.
 const minKey, maxKey = 20, 512
 
-// CheckKey returns an error if a text is not valid as a key. The error does not repeat the text.
+// CheckKey returns an error if a text cannot be a key. The error does not repeat the text.
 func CheckKey(text string) error {
 	if len(text) < minKey || len(text) > maxKey || !isVisibleASCII(text) {
 		return fmt.Errorf("it must have %d to %d visible ASCII characters", minKey, maxKey)
@@ -189,7 +191,6 @@ func CheckKey(text string) error {
 	return nil
 }
 
-// isVisibleASCII reports whether all characters of a text are visible ASCII characters.
 func isVisibleASCII(text string) bool {
 	return !slices.ContainsFunc([]byte(text), func(b byte) bool { return b <= ' ' || b > '~' })
 }

@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// webhookTime is the time of the example of Standard Webhooks.
+// webhookTime is the timestamp of the example that Standard Webhooks publishes.
 var webhookTime = time.Unix(1614265330, 0)
 
 const (
@@ -21,8 +21,7 @@ const (
 	gitHubSignature  = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
 )
 
-// TestVerify_PublishedExamples verifies the examples that GitHub and Standard Webhooks publish for other
-// implementations. It also verifies requests with a key.
+// The cases are the examples that GitHub and Standard Webhooks publish, and requests with a key.
 func TestVerify_PublishedExamples(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, nil, func() time.Time { return webhookTime })
@@ -134,8 +133,8 @@ func TestVerify_RefusesOthers(t *testing.T) {
 	}
 }
 
-// A caller without the secret must not learn from the answers which upstreams exist, how these sign or how old a
-// timestamp may be.
+// A caller without the secret must not learn from the answers which upstreams exist, how an upstream signs, or which
+// timestamps are valid.
 func TestVerify_ShowsNoNames(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, nil, func() time.Time { return webhookTime })

@@ -1,10 +1,10 @@
-// Package verify compares the control rows of a lane with its messages. So it finds storage accounts that were copied
-// while Weir ran.
+// Package verify compares the control rows of a lane with the rows of its messages. If there is a difference, the
+// storage account was probably copied while Weir ran.
 //
-// A transaction that adds a message, or makes a message final, writes a control row, too. So in an account in use the
-// control rows and the messages agree. A tool that copies row by row reads the control rows first, and the messages
-// seconds or hours later. In such a copy the log can have messages behind its end, which make each append fail. Other
-// messages can be final although the counters still count them as waiting.
+// Each transaction that adds a message, or makes a message final, also writes a control row. So the control rows and
+// the messages of the original account agree. A tool that copies an account row by row reads the control rows first,
+// and the messages seconds or hours later. The copy's head can then give out sequence numbers that messages already
+// have, so each append fails. The copy can also have final messages that its counters still count as waiting.
 package verify
 
 import (
@@ -22,19 +22,19 @@ import (
 // Report compares one lane's counters with its rows.
 type Report struct {
 	Lane     int
-	Accepted int64 // messages accepted since the lane began, as head counts them
-	Waiting  int64 // messages that wait, by the counters
-	Stored   int64 // messages of the log that have a row; retention has removed the rows of the others
+	Accepted int64 // messages ever accepted, according to head
+	Waiting  int64 // waiting messages, according to the counters
+	Stored   int64 // messages of the log that have a row; retention removes rows
 
 	StoredWaiting int64   // messages whose row has no final stage
-	BehindEnd     int64   // messages behind the end of the log: an append would need their numbers
+	BehindEnd     int64   // messages whose sequence numbers head would give out again, so appends fail
 	Missing       []int64 // sequence numbers from the cursor on that have no row
-	Stray         []int64 // sequence numbers in a key's queue, or under a due time, of messages that do not wait
-	WithoutBody   []int64 // sequence numbers of messages that wait and whose body is gone
-	InUse         bool    // a control row changed during the comparison, so the other fields may not fit together
+	Stray         []int64 // sequence numbers of held or scheduled messages without a row, or with a final row
+	WithoutBody   []int64 // sequence numbers of waiting messages whose body is missing
+	InUse         bool    // a control row changed during the comparison, so the other fields can be wrong
 }
 
-// IsWhole reports whether the counters and the rows agree, so that Weir can go on with the lane.
+// IsWhole reports whether the counters and the rows agree.
 func (r Report) IsWhole() bool {
 	return r.BehindEnd == 0 && r.StoredWaiting == r.Waiting && len(r.Missing) == 0 && len(r.Stray) == 0 &&
 		len(r.WithoutBody) == 0
@@ -78,11 +78,11 @@ func listSome(seqs []int64) string {
 	return text
 }
 
-// waitingPages is the largest number of pages of held messages that are read, and also the largest number of pages of
-// due times. A page has a thousand rows at most.
+// waitingPages is the largest number of pages of held messages that findMissing reads. The same limit applies to the
+// pages of due times. A page has at most a thousand rows.
 const waitingPages = 1000
 
-// CompareLane reads all messages of a lane, and compares them with its control rows. It writes nothing.
+// CompareLane reads all messages of a lane, and compares them with the lane's control rows. It writes nothing.
 func CompareLane(ctx context.Context, s *lane.Store, number int) (Report, error) {
 	before, err := s.ReadControl(ctx, number)
 	if err != nil {
@@ -104,8 +104,8 @@ func CompareLane(ctx context.Context, s *lane.Store, number int) (Report, error)
 	return r, err
 }
 
-// readLog counts the messages of the log. It reads a body only if the message waits and its body is a blob. It adds to
-// open the sequence numbers of the messages that wait, and of all messages from the cursor on.
+// readLog counts the messages of the log, and fills in WithoutBody. It fills the map "open" with the sequence numbers
+// of all waiting messages, and of all messages from the cursor on.
 func (r *Report) readLog(ctx context.Context, s *lane.Store, c lane.Control, open map[int64]bool) error {
 	for scan := (lists.Reader{Store: s}).ScanBackward(r.Lane, c.Head.Next, c.Head.Next); scan.Before > 1; {
 		entries, err := scan.Read(ctx)
@@ -142,8 +142,8 @@ func isGone(err error) bool {
 	return storage.Is(err, storage.NotFound) || errors.As(err, &e) && e.Kind == weir.NotFound
 }
 
-// countBehind counts the messages from the sequence number next on. It reads groups of a hundred sequence numbers, and
-// stops at the first group without a message.
+// countBehind counts the messages whose sequence number is next or greater. It reads a hundred sequence
+// numbers at a time, and stops when none of the hundred has a message.
 func countBehind(ctx context.Context, s *lane.Store, number int, next int64) (count int64, err error) {
 	const group = 100
 	for from := next; ; from += group {
@@ -159,7 +159,7 @@ func countBehind(ctx context.Context, s *lane.Store, number int, next int64) (co
 	}
 }
 
-// findMissing fills in the fields Missing and Stray. The parameter open has the sequence numbers that readLog found.
+// findMissing fills in Missing and Stray. The parameter open has the sequence numbers that readLog found.
 func (r *Report) findMissing(ctx context.Context, s *lane.Store, c lane.Control, open map[int64]bool) error {
 	for seq := max(c.Tail.Cursor, 1); seq < c.Head.Next; seq++ {
 		if !open[seq] {

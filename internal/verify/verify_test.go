@@ -29,7 +29,7 @@ func TestCompareLane_Whole(t *testing.T) {
 	}
 }
 
-// Each case changes one lane as a tool that copies accounts could. CompareLane must report the problem of the case.
+// Each case leaves a lane in a state that a row-by-row copy of an account can have.
 func TestCompareLane_Differences(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -62,7 +62,7 @@ func TestCompareLane_Differences(t *testing.T) {
 	}
 }
 
-// account is a lane in storage in memory.
+// account is a storage account in memory with one lane.
 type account struct {
 	t      *testing.T
 	lanes  *lanetest.Lanes
@@ -86,7 +86,8 @@ func (a *account) compareLane() verify.Report {
 	return r
 }
 
-// appendMessages appends messages. Each body has a tag and size random bytes, which do not compress.
+// appendMessages appends messages. The parameter "count" is the number of messages. Each body ends with random bytes,
+// which do not compress; the parameter "size" is the number of these bytes.
 func (a *account) appendMessages(count, size int) {
 	a.t.Helper()
 	for range count {
@@ -106,7 +107,6 @@ func (a *account) appendMessage(m weir.Message) {
 	a.lanes.Append("/a", string(m.Body), func(to *weir.Message) { to.DueAt = m.DueAt })
 }
 
-// partitionName returns the name of the lane's partition.
 func (a *account) partitionName() string { return strings.TrimPrefix(a.store.LeaseName(0), "lane-") }
 
 func (a *account) readRow(key string) storage.Row {
@@ -127,7 +127,7 @@ func (a *account) writeRow(op storage.Op) {
 
 func (a *account) keepHead() { a.head = a.readRow("!head") }
 
-// restoreHead sets head to the values that it had when keepHead was called, as if a tool had copied head at that time.
+// restoreHead writes back the head that keepHead read, as in a copy whose head is older than its messages.
 func (a *account) restoreHead() {
 	a.writeRow(storage.Op{Kind: storage.Merge, Key: "!head", Values: a.head.Values, IfMatch: storage.AnyETag})
 }
@@ -142,7 +142,7 @@ func (a *account) setStage(seq int64, stage weir.Stage) {
 		IfMatch: storage.AnyETag})
 }
 
-// removeBody removes a body. It is the only body that is a blob.
+// removeBody removes the only body that is a blob.
 func (a *account) removeBody() {
 	a.t.Helper()
 	page, err := a.memory.Blobs().List(a.t.Context(), "", "")

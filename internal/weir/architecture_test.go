@@ -22,8 +22,8 @@ var (
 	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t \*testing\.T\)`)
 )
 
-// TestArchitecture_NamesExist checks that the paths and the tests that docs/architecture.md names in backquotes exist.
-// So a rename must change the document, too.
+// Each path and each test that docs/architecture.md names in backquotes must exist. So a rename must also change the
+// document.
 func TestArchitecture_NamesExist(t *testing.T) {
 	t.Parallel()
 	text := readArchitecture(t)
@@ -45,8 +45,7 @@ func TestArchitecture_NamesExist(t *testing.T) {
 	}
 }
 
-// TestArchitecture_HasEveryPackage checks that docs/architecture.md names each package in the map "may", and each
-// function.
+// docs/architecture.md must name each package in the map "may" (see imports_test.go), and each Azure function.
 func TestArchitecture_HasEveryPackage(t *testing.T) {
 	t.Parallel()
 	text := readArchitecture(t)
@@ -67,11 +66,11 @@ func TestArchitecture_HasEveryPackage(t *testing.T) {
 	}
 }
 
-// packageRow matches a row of the table of packages: the package, and its imports.
+// packageRow matches a row of the table of packages in docs/architecture.md. Its groups are the package and the
+// imports.
 var packageRow = regexp.MustCompile("(?m)^\\| `(internal/[^`]+|handler)` \\| [^|]* \\| ([^|]*) \\|$")
 
-// TestArchitecture_HasTheImports checks that the table of packages in docs/architecture.md has the imports that the map
-// "may" has.
+// The table of packages in docs/architecture.md must list the same imports as the map "may" (see imports_test.go).
 func TestArchitecture_HasTheImports(t *testing.T) {
 	t.Parallel()
 	rows := 0
@@ -106,7 +105,7 @@ func readArchitecture(t *testing.T) string {
 	return string(text)
 }
 
-// testsOfTree returns the set of the names of all test functions.
+// testsOfTree returns the names of all test functions, as a set.
 func testsOfTree(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

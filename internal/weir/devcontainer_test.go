@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The development container builds on the same Go image as Dockerfile, and forwards the ports of make run. The files
-// that its Dockerfile copies exist in the repository, which is its build context.
+// The development container must build on the Go image of the app's Dockerfile, and forward the ports of make run. The
+// files that the container's own Dockerfile copies from tools must exist. The build context must be the repository.
 func TestDevcontainer_MatchesTheRepository(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")

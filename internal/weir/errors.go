@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Kind classifies an error for the caller. Package httpio turns the kind into a status.
+// Kind classifies an error for the caller. Package httpio turns the kind into an HTTP status.
 type Kind int
 
 // The kinds of errors, with the HTTP statuses that package httpio answers.
 const (
-	Internal        Kind = iota // 500: a defect of Weir; its text is logged and not shown
+	Internal        Kind = iota // 500: a defect of Weir; callers do not see the error's text
 	Malformed                   // 400: the request cannot be parsed
 	NotFound                    // 404
 	Conflict                    // 409
 	Stale                       // 412: the resource has changed since the caller read it
 	TooLarge                    // 413
 	Unsupported                 // 415: media type or encoding
-	Invalid                     // 422: the request was parsed, and breaks a rule
+	Invalid                     // 422: the request can be parsed, but breaks a rule
 	Busy                        // 409: another process holds the lease
-	Lost                        // 503: the lease is lost
-	Unavailable                 // 503: storage cannot be reached, or Weir cannot do this now; a retry may succeed
-	Rejected                    // 502: the CMS has refused for good
-	Forbidden                   // 403: sent by a page of another site, or by an upstream that may not do this
+	Lost                        // 503: this process has lost the lease
+	Unavailable                 // 503: storage cannot be reached, or Weir cannot do this now; a retry can succeed
+	Rejected                    // 502: the CMS refused; another try would fail, too
+	Forbidden                   // 403: the request came from another site's page, or the upstream lacks the right
 	Unauthenticated             // 401: credentials of an upstream are missing or wrong
 	Limited                     // 429: the upstream has used up a limit
 )
@@ -40,7 +40,7 @@ type Problem struct {
 type Error struct {
 	Kind       Kind
 	Op         string // the operation that failed, such as "append"; for the log
-	Message    string // callers may read it
+	Message    string // text for callers
 	Problems   []Problem
 	RetryAfter time.Duration // for Unavailable and Limited; 0 = not known
 	Err        error         // the cause, for the log; never shown to callers
@@ -56,7 +56,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindOf returns the kind of the first *Error in err's chain. Without one it returns Internal.
+// KindOf returns the kind of the first *Error in err's chain. If the chain has no *Error, KindOf returns Internal.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

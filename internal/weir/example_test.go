@@ -24,7 +24,7 @@ func ExampleParseDelay() {
 	// tomorrow is no delay
 }
 
-// For upstreams a message's id is an opaque text. Weir parses it to find the message's row.
+// Upstreams treat a message's id as opaque text. Weir parses the text to find the message's row.
 func ExampleID() {
 	id := weir.ID{Epoch: 1, Lane: 3, Seq: 42, Nonce: "00112233445566778899"}
 	text := id.String()

@@ -8,26 +8,25 @@ import (
 	"strings"
 )
 
-// maxNormalised is the number of characters to which Fingerprint cuts a normalised reason.
+// maxNormalised limits a normalised reason, in characters.
 const maxNormalised = 200
 
-// variableParts match texts that differ between failures of the same kind. Fingerprint replaces them by placeholders,
-// in this order.
+// variableParts match the parts of a reason that differ between failures of the same kind. Fingerprint applies the
+// patterns in this order.
 var variableParts = []struct {
 	pattern *regexp.Regexp
 	instead string
 }{
 	{regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`), "<id>"},
 	{regexp.MustCompile(`"[^"]*"|“[^”]*”|„[^“”]*[“”]|«[^»]*»`), "<text>"},
-	{regexp.MustCompile(`(^|[\s(\[=:,])'[^']*'`), "$1<text>"}, // an apostrophe inside of a word begins no quotation
+	{regexp.MustCompile(`(^|[\s(\[=:,])'[^']*'`), "$1<text>"}, // an apostrophe inside a word does not begin a quotation
 	{regexp.MustCompile(`(?i)\b(?:0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]{7,}|[0-9a-f]{7,}[0-9][0-9a-f]*)\b`), "<id>"},
 	{regexp.MustCompile(`[0-9]+(?:[.,:][0-9]+)*`), "<n>"},
 }
 
-// Fingerprint identifies the kind of a failure by the contract, the CMS's status and the reason. Reasons that differ
-// only in numbers, ids and quoted texts have the same fingerprint. If the reason has an answer in JSON, some of its
-// quoted texts still count; see extractJSONWords. normalised is the beginning of the reason, with placeholders for the
-// parts that do not count.
+// Fingerprint returns a hash of a failure's contract, CMS status and reason. Reasons that differ only in numbers, ids
+// and quoted texts have the same fingerprint. If the reason contains a JSON answer, some quoted texts count; see
+// extractJSONWords. normalised is the beginning of the reason, with placeholders for the parts that do not count.
 func Fingerprint(contract string, cmsStatus int, reason string) (fingerprint, normalised string) {
 	normalised = extractJSONWords(reason)
 	for _, v := range variableParts {
@@ -42,20 +41,24 @@ func Fingerprint(contract string, cmsStatus int, reason string) (fingerprint, no
 }
 
 var (
-	// jsonBegins matches the beginning of the CMS's answer in JSON, after Weir's own words.
+	// jsonBegins matches the beginning of a JSON answer in a reason, after the text that Weir puts before the answer.
 	jsonBegins = regexp.MustCompile(`(?:^|: )[{\[]\s*["{\[]`)
 	jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|$)`) // the last string may be truncated
 	jsonName   = regexp.MustCompile(`^"[A-Za-z_][\w.-]*"$`)
 	jsonEscape = strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\/`, "/", `\n`, " ", `\r`, " ", `\t`, " ")
-	// tellingName matches the names of values that describe the failure and not the object.
+	// tellingName matches the names of JSON values that describe the failure rather than the content.
 	tellingName = regexp.MustCompile(
 		`(?i)^"[\w.-]*(?:error|message|msg|title|detail|description|reason|code|type|fault|cause)s?"$`)
 )
 
-// extractJSONWords replaces the quoted texts of an answer in JSON. All texts of such an answer are quoted, so without
-// this step failures with different texts would have the same fingerprint. Three kinds of quoted texts lose only their
-// quotation marks: names that match jsonName, values of several words, and values whose names match tellingName. Each
-// other quoted text becomes <text>. A reason without JSON stays as it is.
+// extractJSONWords prepares a reason with a JSON answer for Fingerprint, which ignores quoted texts. All texts in JSON
+// are quoted, so without this step different error messages would have the same fingerprint. Three kinds of quoted
+// texts lose their quotation marks, and so count:
+//   - names that match jsonName
+//   - values of several words
+//   - values whose names match tellingName
+//
+// Each other quoted text becomes <text>. A reason without JSON stays unchanged.
 func extractJSONWords(reason string) string {
 	at := jsonBegins.FindStringIndex(reason)
 	if at == nil {

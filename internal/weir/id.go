@@ -10,8 +10,8 @@ import (
 // NonceSize is the length in bytes of the random part of an id. Its 80 bits cannot be guessed.
 const NonceSize = 10
 
-// ID is a message's public id. It contains the message's epoch, lane and sequence number, so that the message's row is
-// found without a search. It also contains a nonce, so that the id cannot be guessed. The row has the same nonce.
+// ID is a message's id. Epoch, Lane and Seq locate the message's row without a search. The random Nonce, which the row
+// also has, keeps callers from guessing the id.
 type ID struct {
 	Epoch int
 	Lane  int
@@ -19,11 +19,11 @@ type ID struct {
 	Nonce string // hex, 2×NonceSize characters
 }
 
-// IsZero reports whether id is the zero ID. A message has the zero ID until it is filed.
+// IsZero reports whether id is the zero ID. A message has the zero ID until it is appended to a log.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// String returns the opaque form: unpadded base64url of three varints and the nonce. For the zero ID and for a nonce
-// that is not hexadecimal it returns "".
+// String returns the opaque form: unpadded base64url of Epoch, Lane and Seq as varints, followed by the nonce. It
+// returns "" for the zero ID, and for a nonce that is not hexadecimal.
 func (id ID) String() string {
 	nonce, err := hex.DecodeString(id.Nonce)
 	if err != nil || id.IsZero() {
@@ -35,7 +35,8 @@ func (id ID) String() string {
 	return base64.RawURLEncoding.EncodeToString(append(b, nonce...))
 }
 
-// ParseID parses the result of String. It refuses every other spelling of the same id.
+// ParseID parses the result of String. It returns an error for any other text, even for another base64 form of the same
+// id.
 func ParseID(s string) (ID, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil {

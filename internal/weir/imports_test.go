@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The map "may" has, for each package, the packages of Weir that it imports. The package may import no others. Package
-// app, the functions, and the packages that consist of tests (schema, simulation) are not in the map. The tools are a
-// module of their own, which the program does not require.
+// The map "may" lists, for each package, exactly the packages of Weir that it imports. These packages are not in the
+// map: app, the packages in the folder functions, and the packages that consist of tests (schema, simulation). The
+// tools are a separate module, which the program does not require.
 var may = map[string][]string{
 	"weir/internal/weir":                {},
 	"weir/internal/contract":            {"weir/internal/clock", "weir/internal/weir"},
@@ -102,11 +102,12 @@ var may = map[string][]string{
 	"weir/internal/testkit/ziptest": {},
 }
 
-// wiring is the package that may import every package of the program except the commands. Only the commands import that
-// package.
+// wiring is the package that assembles the program. It can import each package except the commands (internal/cli,
+// handler). Only internal/cli imports wiring.
 const wiring = "weir/internal/app"
 
-// adapters are packages that no function imports. A function declares an interface, and wiring chooses the adapter.
+// adapters are packages that the packages in the folder functions must not import. A package in this folder declares an
+// interface instead, and wiring supplies the adapter.
 var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/memory", "weir/internal/cms",
 	"weir/internal/lease", "weir/internal/rabbitmq", "weir/internal/steps", "weir/internal/signin"}
 
@@ -136,7 +137,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// whyForbidden returns the reason why pkg must not import a package; "" = pkg may import it.
+// whyForbidden returns the reason why the package pkg must not import the package that the parameter "imported" names.
+// If the import is allowed, whyForbidden returns "".
 func whyForbidden(pkg, imported string) string {
 	isFunction := strings.HasPrefix(pkg, "weir/functions/")
 	if strings.Contains(imported, "azure-sdk-for-go") && pkg != "weir/internal/storage/azure" {

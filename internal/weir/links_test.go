@@ -15,8 +15,8 @@ var (
 	notInAnAnchor   = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 )
 
-// TestLinks_LeadSomewhere checks that the file and the heading of each relative link of the documents exist. So a
-// change that moves a section must also change the links to it.
+// The file and the heading of each relative link in the documents must exist. So a change that moves a section must
+// also change the links to that section.
 func TestLinks_LeadSomewhere(t *testing.T) {
 	t.Parallel()
 	documents := readDocuments(t)
@@ -43,7 +43,7 @@ func TestLinks_LeadSomewhere(t *testing.T) {
 	}
 }
 
-// readDocuments returns the Markdown files of the repository by their paths, without built and installed files.
+// readDocuments returns the texts of the repository's Markdown files by path. It skips built and installed files.
 func readDocuments(t *testing.T) map[string]string {
 	t.Helper()
 	documents := map[string]string{}
@@ -66,8 +66,8 @@ func readDocuments(t *testing.T) map[string]string {
 	return documents
 }
 
-// hasAnchor reports whether a document has a heading with the given anchor. The anchor is the heading's
-// text as GitHub changes it: in lower case, with hyphens in place of spaces, and without punctuation.
+// hasAnchor reports whether a document has a heading with the given anchor. GitHub makes the anchor from the heading's
+// text: in lower case, with hyphens in place of spaces, and without punctuation.
 func hasAnchor(text, anchor string) bool {
 	fenced := false
 	for line := range strings.Lines(text) {

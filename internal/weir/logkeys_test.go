@@ -13,17 +13,17 @@ import (
 	"testing"
 )
 
-// logKeys is the list of all keys that log lines may have. Operators rely on these keys in their searches.
+// logKeys has all keys that are allowed in log lines. Operators search the logs by these keys.
 var logKeys = []string{"function", "invocation_id", "message_id", "lane", "key", "seq", "fence", "attempt",
 	"dequeue_count",
 	"stage", "outcome", "reason", "delay_ms", "duration_ms", "status", "depth", "err", "trace_id",
 	"action", "subject", "detail", "principal", "key_id", "from"}
 
-// logText matches the text of a log line: it begins with the component, and is not capitalised.
+// logText matches a log line's text: the component, a colon, and words that do not begin with a capital letter.
 var logText = regexp.MustCompile(`^[a-z]+: [^A-Z]`)
 
-// logMethods are the methods of slog.Logger that write a line, except Log. The value is the index of the line's text
-// among the arguments.
+// logMethods has the methods of slog.Logger that write a line, except Log. The value is the index of the argument with
+// the line's text.
 var logMethods = map[string]int{"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1,
 	"WarnContext": 1, "ErrorContext": 1, "LogAttrs": 2}
 
@@ -60,8 +60,7 @@ func TestLogKeys(t *testing.T) {
 	}
 }
 
-// isLogCall reports whether a call is a call of With or of one of logMethods. It recognises a logger and its methods
-// by their names.
+// isLogCall reports whether a call calls With, or one of logMethods, on a logger. It recognises a logger by its name.
 func isLogCall(call *ast.CallExpr) bool {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -82,7 +81,6 @@ func isLogger(e ast.Expr) bool {
 	return slices.Contains([]string{"log", "Log", "logger", "Logger"}, name)
 }
 
-// problemsOf returns the rules that a log call breaks.
 func problemsOf(call *ast.CallExpr) []string {
 	method := call.Fun.(*ast.SelectorExpr).Sel.Name
 	args := call.Args
@@ -115,8 +113,7 @@ func problemsOf(call *ast.CallExpr) []string {
 	return problems
 }
 
-// isMilliseconds reports whether an expression calls time.Duration's Milliseconds. slog would log a Duration
-// itself in nanoseconds.
+// isMilliseconds reports whether an expression is a call of Milliseconds. slog would log a Duration in nanoseconds.
 func isMilliseconds(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {

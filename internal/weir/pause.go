@@ -2,7 +2,7 @@ package weir
 
 import "time"
 
-// MaxReason limits the reason that an operator sends with a change, in characters.
+// MaxReason is the largest length of an operator's reason for a change, in characters.
 const MaxReason = 500
 
 // Pause is an operator's pause of a lane, or of one ordering key.
@@ -10,15 +10,16 @@ type Pause struct {
 	Lane   int
 	Key    string // "" = the whole lane
 	Reason string
-	By     string // the user who signed in, or the function key as "key" and an id ("key 3fa9c2d1"); "" = unknown
+	By     string // signed-in user, or id of the function key ("key 3fa9c2d1"); "" = unknown
 	Since  time.Time
-	Until  time.Time // zero = until an operator resumes it
+	Until  time.Time // zero = until an operator ends the pause
 }
 
-// Forever stands for a time that never comes. Storage can store it. Only due times in the year 9999 are later.
+// Forever stands for a time that never comes. It is the beginning of the year 9999, the last year that storage
+// can store.
 var Forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Ends returns the time at which the pause ends; Forever if it ends when an operator resumes it.
+// Ends returns the time at which the pause ends, or Forever if an operator must end it.
 func (p Pause) Ends() time.Time {
 	if p.Until.IsZero() {
 		return Forever

@@ -51,21 +51,20 @@ func (v Version) Newer(other Version) bool {
 }
 
 const (
-	// maxUsualDigits limits the digits of a number: a number with more digits is suspicious by itself. A time down to
-	// the millisecond (20260131080000123) has seventeen.
+	// A number with more than maxUsualDigits digits is always suspicious. A time in milliseconds, written as a number
+	// (20260131080000123), has 17 digits.
 	maxUsualDigits = 18
-	// jumpDigits limits the growth of a number: it is suspicious if it has at least this many digits more than the
-	// number before it. A time in milliseconds has three digits more than a time in seconds. A number with fewer than
-	// minJumpDigits digits is never suspicious.
+	// A number is suspicious if it has at least minJumpDigits digits, and at least jumpDigits more digits than the
+	// previous version's number. A time in milliseconds has three digits more than a time in seconds.
 	jumpDigits    = 3
 	minJumpDigits = 7
-	// maxAhead limits a version that is a time: the version is suspicious if it lies more than maxAhead after now.
+	// A version that is a time is suspicious if it is more than maxAhead later than now.
 	maxAhead = 24 * time.Hour
 )
 
 // DescribeJump returns the reason why v is suspicious; "" = v is plausible. previous is the version that was delivered
-// before v for the same key and contract, or the zero Version. Suspicious versions matter, because one version that is
-// too high supersedes all later messages of its key.
+// before v for the same key and contract. If there was none, previous is the zero Version. A wrong version that is too
+// high would supersede all later messages of its key.
 func (v Version) DescribeJump(previous Version, now time.Time) string {
 	if v.parts == nil {
 		if v.at.After(now.Add(maxAhead)) {
@@ -92,7 +91,7 @@ func (v Version) DescribeJump(previous Version, now time.Time) string {
 	return ""
 }
 
-// String returns the version without leading zeros, or a time in RFC 3339.
+// String returns the numbers without leading zeros, or the time in RFC 3339.
 func (v Version) String() string {
 	if v.parts == nil {
 		return v.at.Format(time.RFC3339Nano)

@@ -20,24 +20,24 @@ const (
 	Dead       Stage = "dead"
 	Cancelled  Stage = "cancelled"
 	Superseded Stage = "superseded"
-	Discarded  Stage = "discarded" // it was dead, and an operator gave it up for good
+	Discarded  Stage = "discarded" // an operator gave up the dead message for good
 )
 
-// Final reports whether the stage is final: Weir no longer changes it by itself. An operator can still replay or
-// discard a dead message.
+// Final reports whether the stage is final: Weir does not change it by itself. An operator can still replay or discard
+// a dead message.
 func (s Stage) Final() bool {
 	return s == Delivered || s == Dead || s == Cancelled || s == Superseded || s == Discarded
 }
 
 // Message is a message of an upstream, with its place in a lane.
 type Message struct {
-	ID          ID        // its current place, which the append sets
-	Origin      ID        // its first place; zero = the current place is the first one
-	Contract    string    // name of the contract that it matches
+	ID          ID        // id of its current place in a lane; zero before the append
+	Origin      ID        // the message's id in its first epoch; zero = the same as ID
+	Contract    string    // name of its contract
 	Upstream    string    // name of the upstream that sent it; empty if the settings name no upstreams
 	Key         string    // ordering key; empty if the contract has no key
 	Version     string    // version in the body to send; empty if the contract has no path for it
-	Supersede   bool      // newer versions of its key and contract may supersede it
+	Supersede   bool      // newer versions of its key and contract supersede this message
 	Skip        bool      // while it waits for a retry, later messages of its key are sent
 	ContentType string    // type of the body to send
 	TraceParent string    // W3C trace context of the upstream's request; empty or valid
@@ -51,11 +51,11 @@ type Message struct {
 	Size        int               // bytes of the body to send
 	Edition     int               // number of edits by operators; 0 = the accepted body is sent
 	Replays     int               // number of replays, with and without an edit
-	Shown       map[string]string // values that lists show; the contract names the values
+	Shown       map[string]string // values of the body that lists show, by their names in the contract
 }
 
 // Public returns the id that the upstream got. The id stays the same when a message moves to another epoch. The
-// Idempotency-Key that the CMS gets begins with it.
+// Idempotency-Key that the CMS gets begins with this id.
 func (m *Message) Public() ID {
 	if m.Origin.IsZero() {
 		return m.ID
@@ -63,7 +63,7 @@ func (m *Message) Public() ID {
 	return m.Origin
 }
 
-// TraceID returns the id of the message's trace; empty = it has none.
+// TraceID returns the id of the message's trace, or "".
 func (m *Message) TraceID() string {
 	if parts := strings.Split(m.TraceParent, "-"); len(parts) == 4 {
 		return parts[1]
@@ -71,19 +71,19 @@ func (m *Message) TraceID() string {
 	return ""
 }
 
-// Outcome is the result class of an attempt.
+// Outcome classifies the result of an attempt.
 type Outcome string
 
-// The outcomes of an attempt.
+// The outcomes of an attempt. An attempt that counts raises Status.AttemptCount.
 const (
 	OutcomeDelivered   Outcome = "delivered"
 	OutcomeRetry       Outcome = "retry"       // the attempt failed; the message may be tried again
 	OutcomeRejected    Outcome = "rejected"    // another attempt would fail, too
-	OutcomeUnavailable Outcome = "unavailable" // the CMS failed, not the message; as a rule the attempt does not count
-	OutcomeNone        Outcome = "none"        // Weir cut the attempt off; it does not count
+	OutcomeUnavailable Outcome = "unavailable" // the CMS failed, not the message; the attempt usually does not count
+	OutcomeNone        Outcome = "none"        // Weir cut the attempt off; the attempt does not count
 )
 
-// Delivery is an attempt before it is made.
+// Delivery describes an attempt that is to be made.
 type Delivery struct {
 	Message      *Message
 	Fence        int64  // rises each time the lane gets a new holder
@@ -100,23 +100,23 @@ type Result struct {
 	Status       int           // the CMS's HTTP status; 0 = no answer
 	Reason       string        // one line for people: the CMS's text or the error
 	Body         string        // the first 2 KiB of the answer
-	RetryAfter   time.Duration // Retry-After of the CMS, an hour at most; 0 = none
-	Unanswered   bool          // the CMS may still work on the request, so the settle time must pass
-	Refused      bool          // the CMS answered 403 (outcome unavailable), which may concern only this message
+	RetryAfter   time.Duration // Retry-After of the CMS, at most an hour; 0 = none
+	Unanswered   bool          // the CMS can still be working on the request, so the settle time must pass
+	Refused      bool          // Outcome is unavailable because of a 403; perhaps the CMS refuses only this message
 	StartedAt    time.Time
 	Duration     time.Duration
 	RememberedID string // the CMS's id of the key's item, which this attempt learned; empty = it learned none
-	IsForgotten  bool   // Delivery.RememberedID is to be forgotten, because the CMS no longer has its item
+	IsForgotten  bool   // Weir must forget Delivery.RememberedID, because the CMS no longer has the item
 	Steps        []Step // requests of a chain; nil = a single request
 }
 
 // Step is the record of one request of a chain.
 type Step struct {
 	Name     string        `json:"name"`
-	At       time.Time     `json:"-"`        // only for the trace
+	At       time.Time     `json:"-"`        // for the trace only
 	Duration time.Duration `json:"duration"` // nanoseconds
 	Status   int           `json:"status,omitempty"`
-	Reason   string        `json:"reason,omitempty"` // why the chain began again after this step; empty = it did not
+	Reason   string        `json:"reason,omitempty"` // why the chain began again after this step; empty = no restart
 }
 
 // Attempt is the record of one attempt.
@@ -141,25 +141,25 @@ type Status struct {
 	LastError     string    // reason of the last attempt that did not deliver
 	CMSStatus     int       // the CMS's HTTP status in the last attempt; 0 = no answer
 	NextAttemptAt time.Time // zero = the message waits for no retry
-	FinishedAt    time.Time // time at which the stage became final; zero = it is not final
+	FinishedAt    time.Time // time at which the stage became final; zero = the stage is not final
 	SupersededBy  string    // public id of the message that superseded it; empty = none
-	// VersionWarning is the reason why the delivered version is suspicious; "" = it is plausible. The delivered version
-	// is that of this message, or of the message that superseded it. See Version.DescribeJump.
+	// VersionWarning is the reason why the delivered version is suspicious; "" = the version is plausible. The
+	// delivered version is that of this message, or of the message that superseded it. See Version.DescribeJump.
 	VersionWarning string
-	ErasedAt       time.Time // time at which its content was erased on demand; zero = it was not erased
+	ErasedAt       time.Time // time at which the message's content was erased on demand; zero = never
 	ReplayAskedAt  time.Time // time of the last request for a replay, even if it was refused; zero = never
-	ReplayForced   bool      // the last request for a replay was forced: later deliveries are no reason to refuse it
+	ReplayForced   bool      // the last request for a replay is valid even after later deliveries of the key
 	ReplayRefused  string    // reason why the last request for a replay was refused
-	DiscardAskedAt time.Time // time of the last request to discard it; zero = never
-	DiscardReason  string    // the operator's reason for discarding it; empty = none was given
-	DiedAt         time.Time // time at which a discarded message had become dead; zero = it is not discarded
+	DiscardAskedAt time.Time // time of the last request to discard the message; zero = never
+	DiscardReason  string    // the operator's reason for discarding the message; empty = none was given
+	DiedAt         time.Time // time at which a discarded message had become dead; zero = not discarded
 	EditedAt       time.Time // time of the last edit; zero = never
 	EditNote       string    // the operator's note on the last edit
-	Held           bool      // it waits for its retry, or behind another message of its key that waits for a retry
+	Held           bool      // the message is held: it waits in a block, not in the log
 	Version        string    // version of this state, for ETags
 }
 
-// Tag returns a strong ETag for clients. version is the Version of a Status or of another resource, and may be a weak
+// Tag returns a strong ETag for clients. version is the Version of a Status or of another resource, and can be a weak
 // ETag of storage.
 func Tag(version string) string {
 	return strconv.Quote(strings.NewReplacer(`"`, "", `\`, "", "W/", "").Replace(version))

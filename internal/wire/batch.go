@@ -11,21 +11,21 @@ type BatchState string
 
 // The states of a batch. The last three are final.
 const (
-	BatchChecking BatchState = "checking" // Weir checks the parts, and no part is filed yet
-	BatchFiling   BatchState = "filing"   // Weir files the valid parts, in order
+	BatchChecking BatchState = "checking" // Weir checks the parts; no part is a message yet
+	BatchFiling   BatchState = "filing"   // Weir appends the valid parts as messages, in order
 	BatchFiled    BatchState = "filed"    // all valid parts are messages
-	BatchRejected BatchState = "rejected" // no part was filed; Reason has the cause
+	BatchRejected BatchState = "rejected" // no part became a message; Reason has the cause
 	// BatchCancelled is the state of a batch that was cancelled before all its parts were messages.
 	BatchCancelled BatchState = "cancelled"
 )
 
-// BatchMode determines the treatment of a batch with invalid parts.
+// BatchMode determines which parts become messages if some parts are invalid.
 type BatchMode string
 
 // The modes of a batch.
 const (
-	BatchAll   BatchMode = "all"   // no part is filed if one is invalid
-	BatchValid BatchMode = "valid" // the valid parts are filed even if others are invalid
+	BatchAll   BatchMode = "all"   // no part becomes a message if any part is invalid
+	BatchValid BatchMode = "valid" // the valid parts become messages
 )
 
 // BatchFormat is the form in which a batch was posted.
@@ -38,30 +38,30 @@ const (
 	BatchMultipart BatchFormat = "multipart"
 )
 
-// Batch consists of one or more documents. Each valid part of them becomes a message. The batch's row in storage has
-// the same form, without Problems, Stages and Duplicate.
+// Batch describes a batch: one or more documents whose valid parts become messages. The batch's row in storage has the
+// same form, without Problems, Stages and Duplicate.
 type Batch struct {
 	ID         string      `json:"id"`
 	State      BatchState  `json:"state"`
 	Mode       BatchMode   `json:"mode"`
 	Format     BatchFormat `json:"format"`
-	Upstream   string      `json:"upstream,omitempty"` // name of the upstream that sent it
+	Upstream   string      `json:"upstream,omitempty"` // name of the upstream that sent the batch
 	Split      []string    `json:"split,omitempty"`    // paths to the parts; none = each file is a part
-	Bytes      int64       `json:"bytes"`              // size of the body that has the documents
-	Parts      int         `json:"parts"`              // number of parts found so far; final once all are checked
+	Bytes      int64       `json:"bytes"`              // size of the posted body
+	Parts      int         `json:"parts"`              // number of parts found so far
 	Invalid    int         `json:"invalid"`            // number of parts that break a rule
 	Filed      int         `json:"filed"`              // number of parts that are messages
 	AcceptedAt time.Time   `json:"acceptedAt"`
 	UpdatedAt  time.Time   `json:"updatedAt"`
 	FinishedAt time.Time   `json:"finishedAt,omitzero"`
-	// CancelAskedAt is the time at which the batch was cancelled; zero = it was not. Parts that are messages already
+	// CancelAskedAt is the time of the request to cancel the batch; zero = no request. Parts that are messages already
 	// stay messages.
 	CancelAskedAt time.Time `json:"cancelAskedAt,omitzero"`
-	Reason        string    `json:"reason,omitempty"`    // why the batch was rejected, or filed only in part
-	Duplicate     bool      `json:"duplicate,omitempty"` // the post had the idempotency key of this earlier batch
+	Reason        string    `json:"reason,omitempty"`    // why the batch was rejected, or is incomplete
+	Duplicate     bool      `json:"duplicate,omitempty"` // an earlier post with this idempotency key made the batch
 
 	Problems []PartProblem `json:"problems,omitempty"` // problems of the first invalid parts
-	// Stages has the number of filed parts in each stage. The key "removed" has the number of the parts whose messages
+	// Stages has the number of the batch's messages in each stage. The key "removed" has the number of messages that
 	// retention has removed.
 	Stages map[weir.Stage]int `json:"stages,omitempty"`
 }
@@ -71,11 +71,11 @@ func (b *Batch) IsFinal() bool {
 	return b.State == BatchFiled || b.State == BatchRejected || b.State == BatchCancelled
 }
 
-// PartProblem is the reason for which a part is invalid.
+// PartProblem is the reason why a part is invalid.
 type PartProblem struct {
-	Part     int            `json:"part"`           // its place in the batch, from 1
+	Part     int            `json:"part"`           // the part's place in the batch, from 1
 	File     string         `json:"file,omitempty"` // name of the file in a zip or multipart
 	Line     int            `json:"line,omitempty"` // line of the part's start tag in its document
 	Message  string         `json:"message"`
-	Problems []weir.Problem `json:"problems,omitempty"` // line numbers in them count from the document's beginning
+	Problems []weir.Problem `json:"problems,omitempty"` // their line numbers count from the document's beginning
 }

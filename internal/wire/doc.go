@@ -1,7 +1,6 @@
-// Package wire has the JSON forms of the HTTP API, such as Message, Lane, Job, Pause and Schedule. The
-// functions answer with them, the client (package remote) sends and decodes them, and the operator's page
-// (package dashboard) shows them.
+// Package wire has the JSON types of the HTTP API, such as Message, Lane, Job, Pause and Schedule. The app's functions,
+// the client (package remote) and the operator's page (package dashboard) use these types.
 //
-// A time that is not set is the zero time, and its field is left out of the JSON. Only ScheduleState.NextAt is nil
-// instead, which is null in JSON.
+// The JSON leaves out a time that is not set. There is one exception: the JSON has null for a ScheduleState.NextAt that
+// is not set.
 package wire

@@ -20,12 +20,12 @@ type Job struct {
 	Reason          string    `json:"reason,omitempty"`
 	Filter          JobFilter `json:"filter"`
 	RatePerMinute   int       `json:"ratePerMinute"`
-	StopAtErrorRate float64   `json:"stopAtErrorRate"` // the job stops at this share of deaths, 0 to 1
-	Force           bool      `json:"force"`           // a later delivery of the key is no reason to refuse a replay
+	StopAtErrorRate float64   `json:"stopAtErrorRate"` // the job stops if this share of messages dies again, 0 to 1
+	Force           bool      `json:"force"`           // replay even if a later message of the key was delivered
 	Matched         int64     `json:"matched"`         // messages that matched Filter when the job began
 	Replayed        int64     `json:"replayed"`        // those of Matched whose replay was requested and not refused
-	Refused         int64     `json:"refused"`         // not replayed, because a later message of the key was delivered
-	Skipped         int64     `json:"skipped"`         // not replayed, because they were no longer dead by then
+	Refused         int64     `json:"refused"`         // messages not replayed because of a later delivery of the key
+	Skipped         int64     `json:"skipped"`         // messages that were no longer dead when the job reached them
 	Delivered       int64     `json:"delivered"`       // those of Replayed that were delivered
 	DeadAgain       int64     `json:"deadAgain"`       // those of Replayed that died again
 	Otherwise       int64     `json:"otherwise"`       // those of Replayed that ended in another way, or were removed
@@ -33,14 +33,13 @@ type Job struct {
 	StartedAt       time.Time `json:"startedAt"`
 	UpdatedAt       time.Time `json:"updatedAt"`
 	FinishedAt      time.Time `json:"finishedAt,omitzero"`
-	StopReason      string    `json:"stopReason,omitempty"` // why the job was stopped; "" = it was not
+	StopReason      string    `json:"stopReason,omitempty"` // why the job was stopped; "" = not stopped
 }
 
 // IsRunning reports whether the bulk replay is still running.
 func (j Job) IsRunning() bool { return j.State == JobRunning }
 
-// CountFinal returns the number of matched messages that have a result. The job has still to replay the others, or
-// waits until they are final.
+// CountFinal returns the number of matched messages for which the job has nothing left to do.
 func (j Job) CountFinal() int64 {
 	return j.Delivered + j.DeadAgain + j.Otherwise + j.Refused + j.Skipped
 }
@@ -55,8 +54,7 @@ type JobFilter struct {
 	To          time.Time `json:"to,omitzero"`           // died before this time
 }
 
-// JobPlan has the numbers of a bulk replay that is not started. Count, Keys and Refused may be too low if Complete is
-// false.
+// JobPlan is the preview of a bulk replay. If Complete is false, Count, Keys and Refused can be too low.
 type JobPlan struct {
 	Count            int64   `json:"count"`            // number of messages that match
 	Complete         bool    `json:"complete"`         // all dead messages were read, and all that match were checked

@@ -2,15 +2,15 @@ package wire
 
 import "time"
 
-// LaneList is the state of all lanes, their sums, and the calendar.
+// LaneList has the state of all lanes, their totals, and the calendar.
 type LaneList struct {
 	Lanes    []Lane   `json:"lanes"`
 	Totals   Counts   `json:"totals"`
 	Calendar Calendar `json:"calendar"`
 }
 
-// Counts has the numbers of messages of a lane, or of all lanes, by state. Each message in Accepted is also in one of
-// the other fields.
+// Counts has the numbers of messages of a lane, or of all lanes, by state. Each message counts in Accepted and in one
+// other field.
 type Counts struct {
 	Accepted   int64 `json:"accepted"`
 	Delivered  int64 `json:"delivered"`
@@ -34,23 +34,25 @@ type Lane struct {
 	Scheduled int64 `json:"scheduled"`
 	Queued    int64 `json:"queued"`
 	Retrying  int64 `json:"retrying"`
-	Exact     bool  `json:"exact"` // Scheduled, Queued and Retrying together count all waiting messages
-	// OldestAt is the time since which the oldest waiting message may be sent; zero = none may be sent. OldestSeconds
-	// is the number of seconds since OldestAt.
+	Exact     bool  `json:"exact"` // false = Scheduled and Retrying can be too low, and Queued too high
+	// OldestAt is the time from which the oldest waiting message could be sent; zero = no message could be sent yet.
+	// OldestSeconds is the number of seconds from OldestAt until now.
 	OldestAt      time.Time `json:"oldestWaitingAt,omitzero"`
 	OldestSeconds *float64  `json:"oldestWaitingSeconds,omitempty"`
-	// Rate1 and Rate15 are rates: the number of messages that became final, per minute; nil = not known. Rate1 is the
-	// rate of the minute before RatesUntil, and Rate15 of the 15 minutes before RatesUntil. RatesUntil is the end of
-	// the last minute that all instances have recorded.
-	Rate1       *float64  `json:"ratePerMinute1,omitempty"`
-	Rate15      *float64  `json:"ratePerMinute15,omitempty"`
-	RatesUntil  time.Time `json:"ratesUntil,omitzero"`
-	EmptyIn     *float64  `json:"emptyInSeconds,omitempty"` // estimated time until the lane is empty; nil = not known
-	Held        bool      `json:"held"`                     // a holder has the lane, or died while it had the lane
-	Holder      string    `json:"holder,omitempty"`
-	Fence       int64     `json:"fence"`
-	FoundDown   bool      `json:"foundDown,omitempty"` // the CMS judged no message since the lane paused for the CMS
-	PausedBy    string    `json:"pausedBy,omitempty"`  // "operator", "calendar" or "cms"; "" = the lane is not paused
+	// Rate1 and Rate15 are numbers of messages that became final, per minute; nil = not known. Rate1 covers the minute
+	// before RatesUntil, and Rate15 the 15 minutes before RatesUntil. RatesUntil is the end of the last minute that all
+	// instances have recorded.
+	Rate1      *float64  `json:"ratePerMinute1,omitempty"`
+	Rate15     *float64  `json:"ratePerMinute15,omitempty"`
+	RatesUntil time.Time `json:"ratesUntil,omitzero"`
+	EmptyIn    *float64  `json:"emptyInSeconds,omitempty"` // expected time to send Queued and Retrying; nil = unknown
+	Held       bool      `json:"held"`                     // a process holds the lane, or died as its holder
+	Holder     string    `json:"holder,omitempty"`
+	Fence      int64     `json:"fence"`
+	// FoundDown is set when the lane pauses because the CMS is unavailable. The next verdict of the CMS on a message of
+	// the lane clears FoundDown, and so does an operator who resumes the lane.
+	FoundDown   bool      `json:"foundDown,omitempty"`
+	PausedBy    string    `json:"pausedBy,omitempty"` // "operator", "calendar" or "cms"; "" = the lane is not paused
 	PausedUntil time.Time `json:"pausedUntil,omitzero"`
 	PauseReason string    `json:"pauseReason,omitempty"`
 	Pauses      []Pause   `json:"pauses"` // operators' pauses of the lane and of its keys

@@ -14,13 +14,13 @@ type Message struct {
 	ID            string     `json:"id"`
 	Stage         weir.Stage `json:"stage"`
 	Contract      string     `json:"contract"`
-	Upstream      string     `json:"upstream,omitempty"` // name of the upstream that sent it
+	Upstream      string     `json:"upstream,omitempty"` // name of the upstream that sent the message
 	Key           string     `json:"key"`
 	Lane          int        `json:"lane"`
 	Sequence      int64      `json:"sequence"`
 	Version       string     `json:"version,omitempty"`
-	Batch         string     `json:"batch,omitempty"`     // id of the batch that it is a part of
-	BatchPart     int        `json:"batchPart,omitempty"` // its place in the batch, from 1
+	Batch         string     `json:"batch,omitempty"`     // id of the batch that the message was a part of
+	BatchPart     int        `json:"batchPart,omitempty"` // the part's place in the batch, from 1
 	AttemptCount  int        `json:"attempts"`
 	AcceptedAt    time.Time  `json:"acceptedAt"`
 	DeliverAt     time.Time  `json:"deliverAt,omitzero"`
@@ -30,29 +30,29 @@ type Message struct {
 	LastError     string     `json:"lastError,omitempty"`
 	CMSStatus     int        `json:"cmsStatus,omitempty"`
 	SupersededBy  string     `json:"supersededBy,omitempty"`
-	// VersionWarning is the reason why a version is suspicious; "" = it is plausible. The version is that of this
-	// message, or of the message that superseded it.
+	// VersionWarning is the reason why a version is suspicious; "" = the version is plausible. The version is that of
+	// this message, or of the message that superseded it.
 	VersionWarning string `json:"versionWarning,omitempty"`
 	// Shown has values from the body to send. The keys are the names that the contract gives to the values.
 	Shown          map[string]string `json:"shown,omitempty"`
 	DiscardAskedAt time.Time         `json:"discardAskedAt,omitzero"`
 	DiscardReason  string            `json:"discardReason,omitempty"`
 	DiedAt         time.Time         `json:"diedAt,omitzero"`   // time at which a discarded message had become dead
-	ErasedAt       time.Time         `json:"erasedAt,omitzero"` // time at which its content was erased on demand
+	ErasedAt       time.Time         `json:"erasedAt,omitzero"` // time at which the content was erased on demand
 	Edited         Edit              `json:"edited,omitzero"`
 	Replays        int               `json:"replays,omitempty"`
 	ReplayAskedAt  time.Time         `json:"replayAskedAt,omitzero"`
 	ReplayForced   bool              `json:"replayForced,omitempty"`
 	ReplayRefused  string            `json:"replayRefused,omitempty"`
-	Position       int               `json:"position,omitempty"`  // position in the queue of its key, from 1
+	Position       int               `json:"position,omitempty"`  // position in its key's queue, from 1
 	ExpectedAt     time.Time         `json:"expectedAt,omitzero"` // estimated time of sending
-	WaitsFor       string            `json:"waitsFor,omitempty"`  // text for people
+	WaitsFor       string            `json:"waitsFor,omitempty"`  // why the message waits, as a text for people
 	// AttemptLog has the attempts. If there are more than 20, it has the first 10 and the last 10.
 	AttemptLog []Attempt `json:"attemptLog,omitempty"`
 }
 
-// Edit describes the edited body, which is sent in place of the accepted one. The zero Edit means that there is
-// no edited body.
+// Edit describes an edited body, which is sent in place of the accepted body. The zero Edit means that there is no
+// edited body.
 type Edit struct {
 	At   time.Time `json:"at"`
 	Note string    `json:"note,omitempty"`
@@ -78,7 +78,7 @@ type Step struct {
 	Name     string       `json:"name"`
 	Duration Milliseconds `json:"durationMs"`
 	Status   int          `json:"status,omitempty"`
-	Reason   string       `json:"reason,omitempty"` // why the chain began again after this step; empty = it did not
+	Reason   string       `json:"reason,omitempty"` // why the chain began again after this step; empty = no restart
 }
 
 // Milliseconds is a duration. In JSON it is a whole number of milliseconds, rounded down.
@@ -137,16 +137,16 @@ func newSteps(steps []weir.Step) (out []Step) {
 // MessageLine is a message in a list.
 type MessageLine struct {
 	Message
-	Size int `json:"size"` // of the body, in bytes
+	Size int `json:"size"` // size of the body to send, in bytes
 }
 
 // MessageList is one page of a search, newest message first.
 type MessageList struct {
 	Messages    []MessageLine `json:"messages"`
 	Looked      int           `json:"looked"`                // number of rows that were read
-	NotSearched int           `json:"notSearched,omitempty"` // number of bodies that were not read: those in blobs
+	NotSearched int           `json:"notSearched,omitempty"` // number of bodies that were too large to search
 	Complete    bool          `json:"complete"`              // all rows were read
-	Continue    string        `json:"continue,omitempty"`    // asks for the next page; "" = there is none
+	Continue    string        `json:"continue,omitempty"`    // token for the next page; "" = this is the last page
 }
 
 // ShownNames returns the names of the values that messages show, sorted.
@@ -160,7 +160,7 @@ func ShownNames(messages []MessageLine) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Receipt is the answer to an accepted message.
+// Receipt is the answer to an accepted post.
 type Receipt struct {
 	ID         string     `json:"id"`
 	Stage      weir.Stage `json:"stage"`
@@ -182,7 +182,7 @@ type ErrorList struct {
 	Complete bool         `json:"complete"` // all dead messages were read
 }
 
-// ErrorCause is a cause of dead messages.
+// ErrorCause describes the dead messages with one fingerprint.
 type ErrorCause struct {
 	Fingerprint string      `json:"fingerprint"`
 	Contract    string      `json:"contract"`
@@ -195,7 +195,7 @@ type ErrorCause struct {
 	Sample      ErrorSample `json:"sample"`
 }
 
-// ErrorSample is the message that died last among the messages of a cause.
+// ErrorSample is one message of an ErrorCause: the message with the latest death.
 type ErrorSample struct {
 	ID     string `json:"id,omitempty"` // "" = retention has removed the message meanwhile
 	Key    string `json:"key"`

@@ -14,7 +14,7 @@ type Pause struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by,omitempty"` // the user or function key that paused; see weir.Pause
 	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until,omitzero"` // zero = until an operator resumes it
+	Until  time.Time `json:"until,omitzero"` // zero = until an operator ends the pause
 }
 
 // NewPauses returns the JSON form of pauses. It never returns nil, because nil would be null in JSON.
@@ -45,7 +45,7 @@ type Calendar struct {
 	NextChange time.Time `json:"nextChange,omitzero"` // next time at which the calendar closes or opens; zero = none
 }
 
-// CalendarReader knows the times in which nothing is sent; see package calendar.
+// CalendarReader knows the times in which Weir sends nothing; see package calendar.
 type CalendarReader interface {
 	At(t time.Time) (closed bool, reason string, until time.Time)
 	Next(t time.Time) time.Time

@@ -7,8 +7,8 @@ import (
 	"weir/internal/weir"
 )
 
-// ScheduleDefinition is the body of a PUT of a schedule, or of a POST for a preview. A client may send an
-// answer back unchanged: Name, if it is set, must be the name in the address, and State is ignored.
+// ScheduleDefinition is the body of a request that stores a schedule or asks for a preview. A client can read a
+// Schedule and send it back unchanged. State is ignored, and Name must be empty or the name in the address.
 type ScheduleDefinition struct {
 	Name        string          `json:"name,omitempty"`
 	Cron        string          `json:"cron"`
@@ -30,7 +30,7 @@ type Schedule struct {
 	Cron        string        `json:"cron"`
 	TimeZone    string        `json:"timeZone"`
 	Message     string        `json:"message,omitempty"`   // "" in a list of schedules
-	MessageID   string        `json:"messageId,omitempty"` // set only if JSON cannot carry the message; see CopiedFrom
+	MessageID   string        `json:"messageId,omitempty"` // set instead of Message if JSON cannot carry Message
 	ContentType string        `json:"contentType"`
 	Overlap     string        `json:"overlap"`
 	Missed      string        `json:"missed"`
@@ -40,7 +40,7 @@ type Schedule struct {
 	State       ScheduleState `json:"state"`
 }
 
-// ScheduleState describes the next and the past runs of a schedule.
+// ScheduleState describes the next run and the past runs of a schedule. A run is an occurrence of the schedule.
 type ScheduleState struct {
 	NextAt        *time.Time `json:"nextAt"`  // nil = the schedule is paused, or has no further run
 	NextRun       int64      `json:"nextRun"` // number of the next run
@@ -49,12 +49,12 @@ type ScheduleState struct {
 	LastMessageID string     `json:"lastMessageId,omitempty"`
 	LastFiledAt   time.Time  `json:"lastFiledAt,omitzero"`
 	Filed         int64      `json:"filed"`   // number of runs that stored a message
-	Skipped       int64      `json:"skipped"` // number of runs left out by the overlap "skip"
+	Skipped       int64      `json:"skipped"` // number of runs left out because Overlap is "skip"
 	LastSkippedAt time.Time  `json:"lastSkippedAt,omitzero"`
-	Missed        int64      `json:"missed"`               // number of runs left out while no process ran
+	Missed        int64      `json:"missed"`               // number of runs left out because Weir reached them too late
 	Refused       int64      `json:"refused"`              // number of runs whose message was refused
 	Refusal       string     `json:"refusal,omitempty"`    // reason of the last refused run
-	CopiedFrom    string     `json:"copiedFrom,omitempty"` // id of the message that was copied; "" = none
+	CopiedFrom    string     `json:"copiedFrom,omitempty"` // id of the message that the schedule copied; "" = none
 	CreatedAt     time.Time  `json:"createdAt"`
 	ChangedAt     time.Time  `json:"changedAt"`
 }
@@ -64,7 +64,7 @@ type ScheduleList struct {
 	Schedules []Schedule `json:"schedules"`
 }
 
-// RunReceipt is the answer to a run that an operator asked for. It describes the stored message.
+// RunReceipt is the answer to an operator's request for a run. It describes the run's message.
 type RunReceipt struct {
 	ID         string     `json:"id"`
 	Stage      weir.Stage `json:"stage"`
@@ -87,7 +87,7 @@ type ScheduleRun struct {
 	DueAt     time.Time `json:"dueAt"`
 	LocalTime string    `json:"localTime"`
 	Offset    string    `json:"offset"`            // offset of the local time, such as +01:00
-	Doubled   string    `json:"doubled,omitempty"` // "first" or "second"; "" = the local time comes only once
+	Doubled   string    `json:"doubled,omitempty"` // "first" or "second" if the local time occurs twice; "" = once
 }
 
 // ClockChange is a local time that a clock change skips or repeats.

@@ -7,7 +7,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Clients depend on which fields are left out of the JSON, and on which fields are null.
+// Clients depend on how the JSON shows a field without a value: some fields are left out, others are null.
 func TestSchedule_JSON(t *testing.T) {
 	t.Parallel()
 	const at = `"2026-01-08T12:00:00Z"`

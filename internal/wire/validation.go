@@ -6,7 +6,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Validation is the result of checking a body against the contracts without storing it.
+// Validation is the result of a check of a body against the contracts. The body is not stored.
 type Validation struct {
 	IsValid   bool           `json:"valid"`
 	Contract  string         `json:"contract,omitempty"` // empty = no contract was found for the root element
@@ -16,7 +16,7 @@ type Validation struct {
 	Problems  []weir.Problem `json:"problems,omitempty"`
 }
 
-// NewValidation returns the JSON form of a checked body.
+// NewValidation returns the JSON form of a check's result.
 func NewValidation(m weir.Message, problems []weir.Problem) Validation {
 	v := Validation{IsValid: len(problems) == 0, Contract: m.Contract, Key: m.Key, Version: m.Version,
 		Problems: problems}

@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// The JSON forms are the API: clients depend on the names of the fields, and on which fields are left out.
+// Clients depend on the names of the JSON fields, and on the fields that the JSON leaves out.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	half, zero := 0.5, 0.0
@@ -72,7 +72,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// The client must be able to read the server's answers.
+// A client must be able to decode the JSON of NewMessage without a loss.
 func TestMessage_RoundTrip(t *testing.T) {
 	t.Parallel()
 	sent := wire.NewMessage(weir.Status{Stage: weir.Delivered, FinishedAt: noon, EditedAt: noon, EditNote: "title",

@@ -29,8 +29,8 @@ func NewEmpty() *Source {
 	return f
 }
 
-// NewDown returns the Source of a system whose CMS is down. The last delivery or rejection was two minutes ago, and all
-// lanes are paused for the CMS.
+// NewDown returns the Source of a system whose CMS is down. The last delivery or rejection was two minutes ago. All
+// lanes are paused because the CMS is down.
 func NewDown() *Source {
 	f := NewBusy()
 	const reason = "503 Service Unavailable: the CMS is down"
@@ -44,7 +44,7 @@ func NewDown() *Source {
 	return f
 }
 
-// NewPaused returns the Source of NewDown, except that an operator has paused all lanes.
+// NewPaused returns the Source of a system whose CMS is down, as in NewDown. An operator has paused all lanes.
 func NewPaused() *Source {
 	f := NewDown()
 	for n := range f.Data.Report.Lanes {

@@ -260,7 +260,7 @@ func (f *Source) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Tria
 
 // NewTrial returns a trial of a chain with four steps:
 //   - find is a look-up.
-//   - create and update have conditions that need the answer to find.
+//   - create and update have conditions that need the answer to the request of the step find.
 //   - notify has a condition that is false.
 func NewTrial() trial.Trial {
 	headers := []trial.Header{{Name: "Accept", Value: "application/json, application/xml;q=0.9, */*;q=0.8"},

@@ -1,15 +1,15 @@
-// Package outbox has the rows of a lane's outbox: the events for receivers outside of Weir. Package notify
-// sends them.
+// Package outbox stores the events of a lane for receivers outside of Weir. Package notify sends these events.
 //
-// The rows are in the partition of the lane, so the transaction that makes a message final also writes the
-// events about it. Package lane adds the rows of FinalEvent to that transaction: a crash cannot separate an end
-// from its events.
+// The outbox's rows are in the lane's partition. So package lane can add events to the transaction that makes a message
+// final, and a crash cannot lose these events (see FinalEvent).
 //
-// A row is one event for one receiver. Its key begins with the time at which the event is to be sent. So due
-// events come first, and a postponed event moves to a new row.
+// A row is one event for one receiver. The row's key begins with the time at which the event is to be sent. So due
+// events come first, and a postponed event gets a new row.
 //
-// The row !mail marks an outbox that may have events. It is one of the control rows, which processes read anyway, so
-// they find an empty outbox without another request. A sender that has found the outbox empty removes the marker, but
-// only if the marker still has the ETag from before that read. If another process has added an event since, it has also
-// written the marker again, so the marker stays.
+// The row !mail is the outbox's marker. It exists while the outbox can have events. The marker is one of the control
+// rows, so a process that reads the control rows sees without a further query that an outbox is empty.
+//
+// A sender that finds no rows in the outbox removes the marker. A process that adds an event also writes the marker,
+// and so changes the marker's ETag. The sender reads the ETag before it reads the outbox, and removes the marker only
+// if the ETag is still the same. So the marker stays if an event was added meanwhile.
 package outbox

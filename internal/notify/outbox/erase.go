@@ -8,8 +8,8 @@ import (
 	"weir/internal/storage"
 )
 
-// RemoveEventsOf removes the unsent events about a message, with their bodies and addresses. A sender skips an
-// event whose row is gone. RemoveEventsOf can be repeated after any error.
+// RemoveEventsOf removes the unsent events about the message with the sequence number seq. The caller can repeat the
+// call after any error.
 func (o Outbox) RemoveEventsOf(ctx context.Context, seq int64) error {
 	var keys []string
 	q := rows.WithPrefix(o.Partition, rows.EventPrefix, rows.Names(rows.Seq))

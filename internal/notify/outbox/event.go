@@ -10,29 +10,29 @@ import (
 	"weir/internal/weir"
 )
 
-// CallbackTo is the Receiver of the event for a message's callback. Every other receiver has a name that is
-// derived from the settings.
+// CallbackTo is the value of Event.Receiver in the event for a message's callback. Receivers in the settings have other
+// names.
 const CallbackTo = "callback"
 
 // Event is an event for one receiver.
 type Event struct {
-	Key          string // identifies the event in its lane, together with Receiver
+	Key          string // Key and Receiver together identify an event in its lane
 	Type         string // such as message.dead
 	At           time.Time
 	Seq          int64      // sequence number of the message that the event is about; 0 = no message
 	Stage        weir.Stage // stage of that message at the time of the event
 	Receiver     string     // name of the receiver, or CallbackTo
 	URL          string     // callback address, if Receiver is CallbackTo
-	ID           string     // webhook-id; a FinalEvent has none until a request was sent
-	Body         []byte     // body as sent; a FinalEvent has none until a request was sent
+	ID           string     // header webhook-id; empty in a FinalEvent before its first request
+	Body         []byte     // body of the requests; nil in a FinalEvent before its first request
 	NextAt       time.Time  // time at which to send the event, in whole microseconds
-	Attempts     int        // number of tries, with those that were recorded without a request
+	Attempts     int        // number of tries; if a backoff prevents the request, the try still counts
 	FirstTriedAt time.Time  // time of the first try; zero = no try
-	rowKey       string     // key of the row from which it was read
+	rowKey       string     // key of the row from which eventFrom read the event
 }
 
-// FinalEvent returns the event which says that a message has become final. The argument "url" is set only if the
-// receiver is CallbackTo.
+// FinalEvent returns the event that tells a receiver that a message became final. If receiver is CallbackTo, url is the
+// callback address; otherwise url is empty.
 func FinalEvent(seq int64, stage weir.Stage, at time.Time, receiver, url string) Event {
 	at = at.UTC().Truncate(time.Microsecond)
 	return Event{Key: rows.Hash("final", rows.SeqPos(seq), string(stage), at.Format(time.RFC3339Nano)),
@@ -40,23 +40,23 @@ func FinalEvent(seq int64, stage weir.Stage, at time.Time, receiver, url string)
 		At:   at, Seq: seq, Stage: stage, Receiver: receiver, URL: url, NextAt: at}
 }
 
-// NewEvent returns an event that is not about the end of a message. The argument "name" distinguishes it from all other
-// events of its kind in the lane.
+// NewEvent returns an event about a lane or a job. The argument "name" identifies the event among the lane's events of
+// this kind.
 func NewEvent(kind, name string, at time.Time, receiver string, body []byte) Event {
 	at = at.UTC().Truncate(time.Microsecond)
 	id := rows.Hash(kind, name)
 	return Event{Key: id, Type: kind, At: at, Receiver: receiver, ID: "evt_" + id, Body: body, NextAt: at}
 }
 
-// EventOps returns the operations that put an event into the outbox: one for its own row, and one for the
-// marker. A transaction with several events needs the marker's operation once. Repeated operations add no second
-// row, unless the event was postponed or removed in the meantime.
+// EventOps returns the operations that put an event into the outbox: one for the event's row, and one for the marker. A
+// transaction with several events must have the marker's operation only once. If a process repeats the operations after
+// the event was sent or postponed, the repetition adds the event a second time.
 func EventOps(e Event) (event, marker storage.Op) {
 	return e.upsertOp(), storage.Op{Kind: storage.Upsert, Key: rows.OutboxKey,
 		Values: rows.Values(rows.EventAt.Is(e.NextAt))}
 }
 
-// enqueueOps returns the operations that put events into the outbox.
+// enqueueOps returns the operations that put one or more events into the outbox.
 func enqueueOps(events []Event) []storage.Op {
 	ops := make([]storage.Op, 0, len(events)+1)
 	for _, e := range events {

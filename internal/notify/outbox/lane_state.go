@@ -9,16 +9,16 @@ import (
 	"weir/internal/storage"
 )
 
-// LaneState describes the events about the lane's own state that are in the outbox or were sent. It is a marker row of
-// the lane, so neither a restart nor another process makes these events again.
+// LaneState records for which receivers the outbox got an event about the lane's present pause or backlog. It is stored
+// in a marker row of the lane, so that no process makes such an event a second time.
 type LaneState struct {
-	ETag            storage.ETag // empty = there is no row
-	PausedSince     time.Time    // time since which the lane is paused; zero = it is not paused
-	PausedReceivers []string     // receivers that get the event of the pause
-	BehindReceivers []string     // receivers that get the event of the backlog
+	ETag            storage.ETag // ETag of the row; empty = there is no row
+	PausedSince     time.Time    // start of the present pause; zero = the lane is not paused
+	PausedReceivers []string     // receivers with an event about the pause
+	BehindReceivers []string     // receivers with an event about the backlog
 }
 
-// LaneStateOf returns the LaneState in the control rows of a lane.
+// LaneStateOf returns the LaneState in a lane's control rows; zero = the lane has no such row.
 func LaneStateOf(c controlRows) LaneState {
 	r, ok := c.Marker(rows.LaneEventsKey)
 	if !ok {
@@ -30,8 +30,8 @@ func LaneStateOf(c controlRows) LaneState {
 		BehindReceivers: strings.Fields(rows.BehindReceivers.Of(v))}
 }
 
-// SaveLaneState writes the marker row, and puts events into the outbox in the same transaction. It returns
-// false if another process has written the row since this process read it. With an error, it returns false, too.
+// SaveLaneState writes the row of s, and puts the events into the outbox in the same transaction. If another process
+// has changed the row after LaneStateOf read it, SaveLaneState writes nothing and returns false.
 func (o Outbox) SaveLaneState(ctx context.Context, s LaneState, events []Event) (bool, error) {
 	v := rows.Sparse(rows.PausedSince.Is(s.PausedSince),
 		rows.PausedReceivers.Is(strings.Join(s.PausedReceivers, " ")),

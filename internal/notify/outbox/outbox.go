@@ -14,30 +14,29 @@ type Outbox struct {
 	Partition string // partition of the lane
 }
 
-// controlRows are the control rows of a lane as one read returned them.
+// controlRows are the control rows of a lane, from one query.
 type controlRows interface {
 	Marker(key string) (storage.Row, bool)
 }
 
-// MarkerOf returns the version of the marker row, which exists while the outbox may have events; "" = the outbox is
-// empty.
+// MarkerOf returns the ETag of the outbox's marker; "" = there is no marker, so the outbox is empty.
 func MarkerOf(c controlRows) storage.ETag {
 	r, _ := c.Marker(rows.OutboxKey)
 	return r.ETag
 }
 
-// LeaseName returns the name of the outbox's lease. Only the process that has this lease sends the events.
+// LeaseName returns the name of the outbox's lease. Only the process with this lease sends the events.
 func (o Outbox) LeaseName() string { return "mail-" + o.Partition }
 
-// Page has the first rows of an outbox.
+// Page has the first events of an outbox.
 type Page struct {
 	Due      []Event
 	NextAt   time.Time // due time of the first event that is not due yet; zero = the page has no such event
-	More     bool      // there may be more due events
+	More     bool      // further events can be due
 	RowsSeen int       // number of rows read, due or not
 }
 
-// Read reads up to limit rows, from the first one on.
+// Read reads the first rows of the outbox, at most limit.
 func (o Outbox) Read(ctx context.Context, now time.Time, limit int) (Page, error) {
 	found, err := o.Table.Range(ctx, storage.Query{Partition: o.Partition, From: rows.EventPrefix,
 		To: rows.PrefixEnd(rows.EventPrefix), Limit: limit})
@@ -60,21 +59,24 @@ func (o Outbox) Read(ctx context.Context, now time.Time, limit int) (Page, error
 	return p, nil
 }
 
-// Enqueue puts into the outbox events that are about neither a message nor the state of the lane. It adds no second row
-// for an event that is already in the outbox, unless the event was postponed.
+// Enqueue puts one or more events into the outbox. If a process repeats the call after an event was sent or postponed,
+// Enqueue adds the event a second time.
 func (o Outbox) Enqueue(ctx context.Context, events []Event) error {
 	_, err := o.Table.Transact(ctx, o.Partition, enqueueOps(events))
 	return err
 }
 
-// Postponement has an event as it was before it was postponed, and as it is afterwards.
+// Postponement is a change of an event's NextAt. The field Was has the event from Read. The field Is has the changed
+// event.
 type Postponement struct{ Was, Is Event }
 
-// Ack removes events from the outbox and postpones others. If these are the last events, the caller gives the version
-// of the marker in "marker", and Ack also removes the marker. If "marker" is empty, Ack keeps the marker. Ack skips an
-// event whose row is gone. In that case it keeps the marker, because another sender may have postponed the event. Ack
-// can be repeated after any error. It reports whether it removed the marker, and whether it found all rows as the
-// caller had read them.
+// Ack removes the events in "gone" from the outbox, and postpones the events in "later". The argument "marker" is the
+// marker's ETag if, as far as the caller knows, no event stays in the outbox. Otherwise "marker" is empty. If "marker"
+// is not empty, Ack also removes the marker.
+//
+// Ack skips an event whose row no longer exists. Another sender can have postponed such an event, so Ack then keeps the
+// marker. The result "isEmpty" reports whether Ack removed the marker. The result "whole" reports whether all rows were
+// still as the caller had read them. The caller can repeat the call after any error.
 func (o Outbox) Ack(ctx context.Context, gone []Event, later []Postponement,
 	marker storage.ETag) (isEmpty, whole bool, err error) {
 	whole = true
@@ -108,9 +110,9 @@ func ackOps(gone []Event, later []Postponement) []storage.Op {
 	return ops
 }
 
-// transactAcks sends one transaction, and returns true. If storage refuses the transaction because of one of its rows,
-// or because of the marker, transactAcks sends one transaction for each event. It then keeps the marker, and returns
-// false.
+// transactAcks executes ops in one transaction, and returns true. Storage refuses the transaction if a row no longer
+// exists, or if the marker has another ETag. In this case transactAcks executes one transaction for each event, keeps
+// the marker, and returns false.
 func (o Outbox) transactAcks(ctx context.Context, gone []Event, later []Postponement,
 	ops []storage.Op) (whole bool, err error) {
 	_, err = o.Table.Transact(ctx, o.Partition, ops)
@@ -120,7 +122,7 @@ func (o Outbox) transactAcks(ctx context.Context, gone []Event, later []Postpone
 	alone := func(ops []storage.Op) error {
 		_, err := o.Table.Transact(ctx, o.Partition, ops)
 		if storage.Is(err, storage.NotFound) {
-			return nil // an earlier request of this process, or another sender, has removed the row
+			return nil // another sender, or an earlier try of this process, has removed the row
 		}
 		return err
 	}
@@ -137,8 +139,8 @@ func (o Outbox) transactAcks(ctx context.Context, gone []Event, later []Postpone
 	return false, nil
 }
 
-// ClearMarker removes the marker of an empty outbox, if the marker has this version. It returns false if
-// another process has written the marker again, or an earlier try has removed it.
+// ClearMarker removes the marker of an empty outbox. The argument "marker" is the marker's ETag from before the read
+// that found the outbox empty. ClearMarker returns false if the marker has another ETag or no longer exists.
 func (o Outbox) ClearMarker(ctx context.Context, marker storage.ETag) (bool, error) {
 	_, err := o.Table.Transact(ctx, o.Partition,
 		[]storage.Op{{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: marker}})

@@ -11,7 +11,7 @@ import (
 	"weir/internal/testkit/lanetest"
 )
 
-// bench is the outbox of one lane, on storage in memory.
+// bench has the outbox of one lane, on storage in memory.
 type bench struct {
 	t     *testing.T
 	store *lane.Store
@@ -33,7 +33,7 @@ func (b *bench) readMarker() storage.ETag {
 	return outbox.MarkerOf(c)
 }
 
-// insertEvents inserts events into the outbox, and returns them as a sender reads them.
+// insertEvents adds events to the outbox, and returns the events as it reads them from the outbox.
 func (b *bench) insertEvents(count int) []outbox.Event {
 	b.t.Helper()
 	for n := range count {
@@ -49,8 +49,9 @@ func (b *bench) insertEvents(count int) []outbox.Event {
 	return page.Due
 }
 
-// A suspended sender removes more events than one transaction can, and another sender has postponed one of
-// them in the meantime. The marker must stay: without it, no sender would read the postponed event.
+// A sender reads the events and then stalls, and another sender postpones one of the events. The first sender's Ack
+// must keep the marker, because without the marker no sender would read the postponed event. The test has so many
+// events that this Ack needs two transactions.
 func TestAck_KeepsTheMarkerIfAnotherSenderHasPostponedAnEvent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

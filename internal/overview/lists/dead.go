@@ -11,7 +11,7 @@ import (
 // DeadRow is a row in a lane's list of dead messages.
 type DeadRow struct {
 	Seq       int64
-	OrderPos  string // position in its key's queue
+	OrderPos  string // position in its key's order
 	Key       string
 	Contract  string
 	DiedAt    time.Time
@@ -19,8 +19,8 @@ type DeadRow struct {
 	CMSStatus int    // status in the last attempt; 0 = no answer
 }
 
-// ReadDead reads up to limit dead messages behind a sequence number, in the order of the log. It reports whether
-// further dead messages follow.
+// ReadDead reads up to limit dead messages with sequence numbers above the argument "behind", in ascending order. It
+// reports whether the lane has further dead messages after these.
 func (l Reader) ReadDead(ctx context.Context, number int, behind int64, limit int) (found []DeadRow, more bool,
 	err error) {
 	page, err := l.Store.Table.Range(ctx, storage.Query{Partition: l.Store.Partition(number),

@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// finishAll makes the messages of lane 0 final, as its holder would. Message i+1 gets the stage stages[i].
+// finishAll makes the first messages of lane 0 final. The message with sequence number i+1 gets stages[i].
 func finishAll(t *testing.T, s *lane.Store, stages []weir.Stage) {
 	t.Helper()
 	w, err := s.RaiseFence(t.Context(), 0, "holder", lane.Tail{}, func(*lane.Tail) {})

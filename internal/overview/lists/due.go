@@ -9,14 +9,15 @@ import (
 	"weir/internal/storage"
 )
 
-// DueSpan selects due times of a lane. Due times are sorted by time and then by sequence number.
+// DueSpan selects due times of a lane. The due times are sorted by time and then by sequence number.
 type DueSpan struct {
 	From  time.Time     // only times at or after From
 	To    time.Time     // only times before To; zero = no limit
 	After *lane.DueTime // only due times that follow After; nil = no limit
 }
 
-// ReadDueTimes reads up to limit due times of a lane in order. If it returns fewer, the span has no further due times.
+// ReadDueTimes reads up to limit due times of a lane in the order of DueSpan. If it returns fewer than limit, the span
+// has no further due times.
 func (l Reader) ReadDueTimes(ctx context.Context, number int, span DueSpan, limit int) ([]lane.DueTime, error) {
 	q := storage.Query{Partition: l.Store.Partition(number), From: rows.DuePrefix, To: rows.PrefixEnd(rows.DuePrefix)}
 	if !span.From.IsZero() {

@@ -13,10 +13,10 @@ import (
 // OldestWaitingSince reads at most oldestPage rows of the log, and at most oldestPage rows of held messages.
 const oldestPage = 100
 
-// OldestWaitingSince returns the time from which the oldest waiting message could be sent. This is the latest of three
-// times of the message: its acceptance, its due time and its last request for a replay. It returns zero if no message
-// waits, or only scheduled messages do. It reads only the first messages of the log from the cursor on, and the first
-// held messages, so it may overlook an older message.
+// OldestWaitingSince returns the time from which the oldest waiting message can be sent: the latest of its acceptance,
+// its due time and its last request for a replay. It returns zero if no message waits, or if only scheduled messages
+// wait. It reads only the first rows of the log from the cursor on, and the first held messages, so it can miss the
+// oldest message.
 func (l Reader) OldestWaitingSince(ctx context.Context, number int, c lane.Control) (time.Time, error) {
 	oldest, err := l.oldestOfLog(ctx, number, c)
 	if err != nil || c.Tail.NextDueAt.IsZero() {
@@ -45,16 +45,16 @@ func (l Reader) oldestOfLog(ctx context.Context, number int, c lane.Control) (ti
 	return time.Time{}, nil
 }
 
-// oldestHeld returns the time from which the oldest held message waits. It compares two messages: the one with the
-// lowest sequence number that was never replayed, and the one with the lowest sequence number that was replayed. A
-// replayed message waits since its replay, so a message with a higher sequence number may wait for longer.
+// oldestHeld returns the time from which the oldest held message waits. A replayed message waits from its replay on, so
+// its sequence number does not show its age. So oldestHeld compares two messages: the replayed message with the lowest
+// sequence number, and the first message that was never replayed.
 func (l Reader) oldestHeld(ctx context.Context, number int) (time.Time, error) {
 	page, err := l.Store.Table.Range(ctx, storage.Query{Partition: l.Store.Partition(number), From: rows.HeldPrefix,
 		To: rows.PrefixEnd(rows.HeldPrefix), Limit: oldestPage, Columns: rows.Names(rows.Seq, rows.WasReplayed)})
 	if err != nil {
 		return time.Time{}, err
 	}
-	first := map[bool]int64{} // the lowest sequence number, by whether the message was replayed
+	first := map[bool]int64{} // lowest sequence number; the map's key is true for replayed messages
 	for _, r := range page.Rows {
 		v := r.Values
 		if seq, again := rows.Seq.Of(v), rows.WasReplayed.Of(v); first[again] == 0 || seq < first[again] {

@@ -18,14 +18,14 @@ type MessageState struct {
 }
 
 // statesPage is the largest number of rows that one query of ReadStates reads. The query also reads the rows between
-// two wanted rows, because they cost less than another query.
+// two wanted rows, because extra rows cost less than a further query.
 const statesPage = 200
 
 var stateColumns = rows.Names(rows.Stage, rows.DiscardedAt, rows.FinishedAt, rows.ReplayRefused)
 
-// ReadStates returns the states of messages of a lane that were dead at some time. The sequence numbers must ascend.
-// ReadStates must not be called for other messages: a message that was never dead may be returned as queued although it
-// was delivered.
+// ReadStates returns the states of the messages with the sequence numbers seqs, which must be ascending. Call it only
+// for messages that were dead at some time. For a delivered message that never was dead, ReadStates can return the
+// stage queued: the delivery can be recorded in a packed row, and ReadStates reads no packed rows.
 func (l Reader) ReadStates(ctx context.Context, number int, seqs []int64) ([]MessageState, error) {
 	states := make([]MessageState, len(seqs))
 	for i := 0; i < len(seqs); {

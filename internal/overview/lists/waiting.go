@@ -9,15 +9,15 @@ import (
 	"weir/internal/storage"
 )
 
-// WaitingMessages has the held and the scheduled messages of a lane. Other waiting messages are in the log alone.
+// WaitingMessages has the held and the scheduled messages of a lane.
 type WaitingMessages struct {
 	Held       []lane.HeldMessage // sorted by block, then by position; without Contract, Version and Callback
 	DueTimes   []lane.DueTime     // due times of the scheduled messages, sorted
 	IsComplete bool               // the lane has no further held or scheduled messages
 }
 
-// ReadWaiting reads the held and the scheduled messages of a lane. If they are more than one page, it reads up to the
-// given number of pages of each kind.
+// ReadWaiting reads the held and the scheduled messages of a lane. If they do not fit into one page, it reads up to the
+// given number of pages of held messages, and up to the same number of pages of scheduled messages.
 func (l Reader) ReadWaiting(ctx context.Context, number, pages int) (WaitingMessages, error) {
 	found, more, err := rows.ReadPages(ctx, l.Store.Table,
 		storage.Query{Partition: l.Store.Partition(number), From: rows.HeldPrefix, To: rows.PrefixEnd(rows.DuePrefix),
@@ -42,8 +42,8 @@ func (l Reader) ReadWaiting(ctx context.Context, number, pages int) (WaitingMess
 
 var waitingColumns = rows.Names(rows.Seq, rows.WasTried, rows.WasReplayed)
 
-// ReadKeyQueue reads the held messages of a block in order, up to the given number of pages, without Contract, Version
-// and Callback. It reports whether these are all held messages of the block.
+// ReadKeyQueue reads the held messages of a block in order, without Contract, Version and Callback. It reads at most
+// the given number of pages, and reports whether the block has no further held messages.
 func (l Reader) ReadKeyQueue(ctx context.Context, number int, block string, pages int) (held []lane.HeldMessage,
 	isComplete bool, err error) {
 	prefix := rows.HeldKey(block, "")

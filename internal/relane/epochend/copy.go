@@ -13,26 +13,27 @@ import (
 	"weir/internal/weir"
 )
 
-// Copy copies messages of closed lanes into the lanes of the next epoch: scheduled and dead ones, the versions that
-// were delivered last, and the remembered ids. No other process writes there before the next epoch opens. The copy can
-// be repeated at any point. An o_ row, written with each copy, shows that the message is copied. Every transaction has
-// a condition on the new lane's head, so a late transaction does nothing.
+// Copy copies scheduled messages, dead messages, the latest delivered versions and the remembered ids from closed lanes
+// into the lanes of the next epoch. No other process writes to the new lanes before the next epoch opens. The copy can
+// be repeated at any point: the transaction that copies a message also writes a row with CopyPrefix (o_), which shows
+// that the message is copied.
+// Every transaction is conditional on the new lane's head, so a late transaction does nothing.
 type Copy struct {
 	From, To *lane.Store
 }
 
 const (
-	// copyReadSize is the number of messages that are read at once, before they are written.
+	// copyReadSize is the number of messages that CopyLane reads, and then writes, at a time.
 	copyReadSize = 256
-	// copyMaxSparseness is the largest number of rows that are read for each wanted row.
+	// copyMaxSparseness is the largest number of rows that readMessages reads for each row that it needs.
 	copyMaxSparseness = 4
 	// copyGroupSize is the number of messages that one transaction can copy. The transaction has two control rows, and
 	// three rows for each message.
 	copyGroupSize = (storage.MaxOps - 2) / 3
 )
 
-// Prepare creates the control rows of the new lanes. Their fences start at the highest fence of the old lanes,
-// so that the fence of a key never falls.
+// Prepare creates the control rows of the new lanes. Their fences start at the highest fence of the old lanes, so that
+// the CMS never receives a lower fence for a key.
 func (r *Copy) Prepare(ctx context.Context) error {
 	fences := make([]int64, r.From.Lanes)
 	err := lane.ForEach(r.From.Lanes, func(number int) error {
@@ -47,7 +48,7 @@ func (r *Copy) Prepare(ctx context.Context) error {
 	return lane.ForEach(r.To.Lanes, func(number int) error { return r.To.EnsureControlRows(ctx, number, fence) })
 }
 
-// CopyLane copies one old lane, in the order of its log.
+// CopyLane copies one old lane. The messages of each key keep their order.
 func (r *Copy) CopyLane(ctx context.Context, number int) error {
 	if err := r.copyKeyRows(ctx, number, rows.VersionPrefix); err != nil {
 		return fmt.Errorf("delivered versions: %w", err)
@@ -89,15 +90,14 @@ func (r *Copy) CopyLane(ctx context.Context, number int) error {
 	return nil
 }
 
-// copiedMessage is a message that is being copied.
 type copiedMessage struct {
-	id        weir.ID // id in the old epoch
-	index     storage.Row
-	row       storage.Row // its m_ row; no key = the row is gone
-	blockedBy string      // see lane.ReplayBlocks
+	id        weir.ID     // id in the old epoch
+	index     storage.Row // the row that lists the message as dead or as scheduled
+	row       storage.Row // the row with the message (m_); an empty key = the row is gone
+	blockedBy string      // why the dead message must not be replayed; "" = a replay is allowed
 }
 
-// listMessages reads the index rows of the messages to copy, in the order of the log and of releases.
+// listMessages reads the index rows of the dead and the scheduled messages, sorted by orderPos.
 func (r *Copy) listMessages(ctx context.Context, number int) ([]*copiedMessage, error) {
 	var list []*copiedMessage
 	for _, prefix := range []string{rows.DeadPrefix, rows.DuePrefix} {
@@ -116,8 +116,8 @@ func (r *Copy) listMessages(ctx context.Context, number int) ([]*copiedMessage, 
 	return list, nil
 }
 
-// readMessages reads the rows of the messages. If the rows are close together, it reads them by pages. If retention has
-// removed a message meanwhile, its row stays empty.
+// readMessages reads the rows of the messages, by pages if the rows are close together. If retention has removed a
+// message, its field row stays empty.
 func (r *Copy) readMessages(ctx context.Context, number int, chunk []*copiedMessage) error {
 	low, high := chunk[0].id.Seq, chunk[0].id.Seq
 	for _, m := range chunk {
@@ -157,7 +157,7 @@ func (m *copiedMessage) setRow(row storage.Row) {
 	m.id.Nonce = rows.Nonce.Of(row.Values)
 }
 
-// copyMessages writes messages into one new lane, with as many messages in each transaction as fit.
+// copyMessages writes messages into one new lane, as many in each transaction as fit.
 func (r *Copy) copyMessages(ctx context.Context, number int, list []*copiedMessage) error {
 	for len(list) > 0 {
 		n, bytes := 0, 0
@@ -176,8 +176,8 @@ func (r *Copy) copyMessages(ctx context.Context, number int, list []*copiedMessa
 	return nil
 }
 
-// copyGroup repeats one transaction until it is known to be done. Before each repetition it leaves out the
-// messages that are copied already.
+// copyGroup writes messages in one transaction, and repeats the transaction until it is known to be done. Before a
+// repetition it leaves out the messages that are copied already.
 func (r *Copy) copyGroup(ctx context.Context, number int, list []*copiedMessage) error {
 	isRepeated := false
 	return rows.Update(ctx, func() (bool, error) {
@@ -193,7 +193,6 @@ func (r *Copy) copyGroup(ctx context.Context, number int, list []*copiedMessage)
 	}, r.To.PauseAfterConflict)
 }
 
-// leaveOutCopied returns the messages that have no copy yet.
 func (r *Copy) leaveOutCopied(ctx context.Context, number int, list []*copiedMessage) ([]*copiedMessage, error) {
 	there := make([]bool, len(list))
 	err := lane.ForEach(len(list), func(i int) error {
@@ -213,9 +212,9 @@ func (r *Copy) leaveOutCopied(ctx context.Context, number int, list []*copiedMes
 	return rest, err
 }
 
-// copyOps returns the transaction: both control rows, then the rows of each message. The transaction counts dead
-// messages in the new tail. It does not count scheduled messages, because the lane's first holder finds them when it
-// reads the log.
+// copyOps returns the operations of a transaction: both control rows, then the rows of each message. It counts dead
+// messages in the new tail, but not scheduled messages: the lane's first holder finds and counts them when it reads the
+// log.
 func (r *Copy) copyOps(c lane.Control, list []*copiedMessage) []storage.Op {
 	dead := c.Tail.Counts.Dead
 	ops := make([]storage.Op, 2, 2+3*len(list))
@@ -239,7 +238,8 @@ func (r *Copy) copyOps(c lane.Control, list []*copiedMessage) []storage.Op {
 }
 
 // copyValues returns the columns of the copy: those of the message, its first id and its old position. The message's
-// idempotency row stays in the old lane, where a repeated post finds it. The copy keeps the row's key for searches.
+// idempotency row stays in the old lane, where a repeated post finds that row. The copy has the key of the idempotency
+// row in the column MovedIdempotencyRow instead of IdempotencyRow.
 func (m *copiedMessage) copyValues() map[string]any {
 	v := maps.Clone(m.row.Values)
 	if key := rows.IdempotencyRow.Of(v); key != "" {
@@ -267,8 +267,8 @@ func (m *copiedMessage) indexValues(seq int64) map[string]any {
 	return v
 }
 
-// recordReplayBlocks records in the dead messages of a list whether their replay is forbidden. A copy has a new
-// position in the new lane, so positions of the two epochs cannot be compared later.
+// recordReplayBlocks records for each dead message in a list whether its replay is forbidden. This cannot be decided
+// later, because a copy's new position cannot be compared with deliveries in the old lane.
 func recordReplayBlocks(blocks lane.ReplayBlocks, list []*copiedMessage) (err error) {
 	for _, m := range list {
 		if m.row.Key == "" || !strings.HasPrefix(m.index.Key, rows.DeadPrefix) {

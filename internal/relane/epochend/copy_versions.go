@@ -11,9 +11,9 @@ import (
 	"weir/internal/weir"
 )
 
-// copyKeyRows copies the rows whose row key begins with prefix: the versions that were delivered last, or the
-// remembered ids. Each call writes all of these rows again, together with head. So a late transaction finds a newer
-// head and does nothing.
+// copyKeyRows copies the rows whose row key begins with prefix: the latest delivered versions, or the remembered ids. A
+// repeated call writes all of these rows again. Each transaction also writes head of the new lane, and fails if head
+// has changed since it was read. So a transaction that reaches storage late, after it was repeated, changes nothing.
 func (r *Copy) copyKeyRows(ctx context.Context, number int, prefix string) error {
 	q := rows.WithPrefix(r.From.Partition(number), prefix, nil)
 	for page, err := range rows.Pages(ctx, r.From.Table, q) {
@@ -46,7 +46,8 @@ func (r *Copy) copyKeyRows(ctx context.Context, number int, prefix string) error
 	return nil
 }
 
-// writeVersions writes rows. Repeating it does no harm, because the rows are always the same.
+// writeVersions writes rows in one transaction. The transaction can be repeated, because it always writes the same
+// rows.
 func (r *Copy) writeVersions(ctx context.Context, number int, versions []storage.Op) error {
 	return rows.Update(ctx, func() (bool, error) {
 		c, err := r.To.ReadControl(ctx, number)

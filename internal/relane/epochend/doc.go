@@ -1,8 +1,7 @@
-// Package epochend ends an epoch in the rows of its lanes: it seals and closes the lanes, copies their scheduled
-// and dead messages into the lanes of the next epoch, and counts them. Package relane decides when each step is
-// done, and describes the change as a whole.
+// Package epochend changes the rows of lanes for a new number of lanes. It seals and closes the lanes of the epoch that
+// ends. It copies their scheduled and dead messages into the lanes of the next epoch, and counts the copied messages.
+// Package relane calls this package step by step. The doc comment of package relane describes the whole change.
 //
-// Every write has the condition that a control row has not changed since it was read: head for a seal and for
-// copies, tail for all else. So a late or repeated write does nothing, and no row appears in a lane that another
-// process has changed meanwhile.
+// Every write to a lane includes a control row of the lane, and fails if this row has changed since it was read.
+// So a late or repeated write does nothing.
 package epochend

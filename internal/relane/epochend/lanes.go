@@ -11,19 +11,18 @@ import (
 	"weir/internal/storage"
 )
 
-// Lanes has the lanes of the epoch that ends. Methods may be called concurrently for different lanes.
+// Lanes changes the lanes of the epoch that ends. Its methods can be called concurrently for different lanes.
 type Lanes struct{ Store *lane.Store }
 
-// Seal seals a lane's head. Every append is conditional on head's ETag. So a message that is not filed when Seal
-// returns is never filed.
+// Seal seals a lane's head. Every append is conditional on head's ETag, so no append succeeds after Seal has returned.
 func (l Lanes) Seal(ctx context.Context, number int) error {
 	return l.updateControl(ctx, number, func(c lane.Control) (bool, storage.Op) {
 		return c.Head.IsSealed, c.Head.UpdateOp(rows.IsSealed.Is(true))
 	})
 }
 
-// Unseal opens head again, and makes the next holder look for messages that became due meanwhile. It writes
-// head even if head is open, so that a late request to seal it fails.
+// Unseal removes the seal from a lane's head, and makes the next holder look for messages that became due meanwhile. It
+// writes head even if head has no seal, so that a late write of Seal fails.
 func (l Lanes) Unseal(ctx context.Context, number int) error {
 	var first storage.ETag
 	return l.updateControl(ctx, number, func(c lane.Control) (bool, storage.Op) {
@@ -35,8 +34,8 @@ func (l Lanes) Unseal(ctx context.Context, number int) error {
 	})
 }
 
-// RecordMoved records in a closed lane's tail how many of its dead and scheduled messages have moved. From then
-// on the next epoch counts them.
+// RecordMoved corrects the counters in a closed lane's tail. The lane's dead and scheduled messages then count as
+// moved, and none of them as dead. The next epoch counts these messages.
 func (l Lanes) RecordMoved(ctx context.Context, number int) error {
 	dead, err := l.readKeys(ctx, number, rows.DeadPrefix)
 	if err != nil {
@@ -53,7 +52,8 @@ func (l Lanes) RecordMoved(ctx context.Context, number int) error {
 	})
 }
 
-// updateControl repeats a conditional write of a control row until it is known to be done.
+// updateControl makes a conditional write of a control row. While the result is uncertain, updateControl repeats the
+// write, until ctx ends.
 func (l Lanes) updateControl(ctx context.Context, number int,
 	op func(lane.Control) (done bool, op storage.Op)) error {
 	return rows.Update(ctx, func() (bool, error) {
@@ -70,7 +70,8 @@ func (l Lanes) updateControl(ctx context.Context, number int,
 	}, pauseUnlessLost)
 }
 
-// pauseUnlessLost returns the pause before a conditional write is repeated. After a lost race it is 0.
+// pauseUnlessLost returns the pause before a conditional write is repeated. The pause is 0 if another process has
+// changed the row.
 func pauseUnlessLost(err error) time.Duration {
 	if storage.Is(err, storage.Precondition) {
 		return 0
@@ -80,17 +81,17 @@ func pauseUnlessLost(err error) time.Duration {
 
 // Remaining is the work that keeps a sealed lane from being closed.
 type Remaining struct {
-	Waiting int64     // number of messages in the log; if the log has none, of held messages
-	Until   time.Time // the lane sends nothing until then; zero = soon
-	Reason  string    // why the lane is paused; empty = the lane is not paused
+	Waiting int64     // messages in the log; if the log has none, held messages
+	Until   time.Time // earliest time to close the lane; sooner if an operator ends a pause; zero = not known
+	Reason  string    // reason of the pause; empty = no pause
 }
 
 // IsEmpty reports whether the lane can be closed.
 func (r Remaining) IsEmpty() bool { return r == Remaining{} }
 
-// ReadRemaining returns the work that is left in a lane: messages in the log, held messages, requests, and
-// writes that may still be at work in the CMS. Scheduled messages do not count. An operator's pause that was
-// written just before the seal counts, because the next epoch would lack it.
+// ReadRemaining returns the work that is left in a lane: messages in the log, held messages, open requests, and writes
+// that the CMS may still be working on. Scheduled messages do not count. A pause by an operator counts, because the
+// next epoch would lack the pause.
 func (l Lanes) ReadRemaining(ctx context.Context, number int) (Remaining, error) {
 	c, err := l.Store.ReadControl(ctx, number)
 	if err != nil {
@@ -125,9 +126,9 @@ func (l Lanes) remainingOf(ctx context.Context, number int, c lane.Control) (Rem
 	return rest, nil
 }
 
-// Close closes a sealed lane if no work is left in it; then no process can hold the lane. The caller has the lane's
-// lease, and ctx ends with the lease. The CMS may still work on a request of a crashed holder; settle is the longest
-// time for that.
+// Close closes a sealed lane if no work is left in it, and reports whether the lane is closed. No process can hold a
+// closed lane. The caller must have the lane's lease, and ctx must end with the lease. The parameter settle is the
+// longest time for which the CMS can still work on a request of a crashed holder.
 func (l Lanes) Close(ctx context.Context, number int, nonce string, settle time.Duration) (closed bool, err error) {
 	w, err := l.Store.RaiseFence(ctx, number, nonce, lane.Tail{}, func(t *lane.Tail) {
 		if t.IsOpen {
@@ -157,14 +158,13 @@ func (l Lanes) Close(ctx context.Context, number int, nonce string, settle time.
 	return err == nil, err
 }
 
-// Reopen lets a closed lane be held again. The caller has the lane's lease. Reopen writes tail even if tail is open, so
-// that a late request to close it fails.
+// Reopen reopens a closed lane, so that a process can hold it again. The caller must have the lane's lease. Reopen
+// writes tail even if the lane is not closed, so that a late write of Close fails.
 func (l Lanes) Reopen(ctx context.Context, number int, nonce string) error {
 	_, err := l.Store.RaiseFence(ctx, number, nonce, lane.Tail{}, func(t *lane.Tail) { t.IsClosed = false })
 	return err
 }
 
-// readKeys reads the keys of a lane's rows that begin with prefix.
 func (l Lanes) readKeys(ctx context.Context, number int, prefix string) ([]string, error) {
 	var keys []string
 	q := rows.WithPrefix(l.Store.Partition(number), prefix, rows.Names(rows.Seq))
@@ -177,9 +177,9 @@ func (l Lanes) readKeys(ctx context.Context, number int, prefix string) ([]strin
 	return keys, nil
 }
 
-// pausedFor returns the end of a lane's pause, and the reason of the pause. Until then the lane sends no messages, or
-// not the messages of a paused key. An operator's pause that was written just before the lane was sealed can still be
-// resumed.
+// pausedFor returns the end and the reason of one pause. If the lane is paused because of the CMS, pausedFor returns
+// that pause. Otherwise it returns an operator's pause of the lane or of a key. If nothing is paused, it returns zero
+// values.
 func pausedFor(c lane.Control, now time.Time) (until time.Time, reason string) {
 	if c.Tail.PausedUntil.After(now) {
 		return c.Tail.PausedUntil, "the CMS is unavailable (" + c.Tail.PauseReason + ")"

@@ -16,7 +16,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// bench is one lane on storage in memory. A test can switch faults of the storage on and off.
+// bench is one lane on storage in memory. Calls of the store "faulty" get the faults that a test sets.
 type bench struct {
 	t      *testing.T
 	faults *storagetest.Faults
@@ -134,7 +134,7 @@ func TestReopen_OutrunsALateClosing(t *testing.T) {
 	})
 }
 
-// blockedKey returns a batch with the row of a blocked key.
+// blockedKey returns a batch that stores a blocked key with two held messages.
 func blockedKey() *lane.Batch {
 	ch := &lane.Change{}
 	ch.UpdateTail(func(t *lane.Tail) { t.Counts.Delivered++ })
@@ -148,7 +148,7 @@ func TestClose_Waits(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*lane.Tail)
 		batch  *lane.Batch
-		until  time.Duration // time after which the lane can be closed; 0 = never without a change
+		until  time.Duration // time after which the lane can be closed; 0 = never
 	}{
 		"Empty":        {func(*lane.Tail) {}, nil, time.Nanosecond},
 		"Held":         {func(*lane.Tail) {}, blockedKey(), 0},
@@ -201,7 +201,7 @@ func TestClose_Waits(t *testing.T) {
 	}
 }
 
-// timeAfter returns the time that lies the duration after behind the beginning of virtual time.
+// timeAfter returns the beginning of virtual time plus a duration.
 func timeAfter(after time.Duration) time.Time {
 	return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(after)
 }

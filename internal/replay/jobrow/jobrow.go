@@ -1,10 +1,13 @@
 // Package jobrow reads and writes the rows of bulk replays (jobs) in progress. Package replay runs the jobs and defines
 // the contents of a row.
 //
-// A row is a marker of lane 0: its key sorts between head and tail. So each process that reads the control rows of that
-// lane sees the jobs of a process that has died. A new row is written in one transaction with head, under If-Match,
-// although no column of head changes. So two jobs are never created at the same time: together they could exceed
-// MaxInProgress. And no job is created after head was sealed.
+// Each row is a marker of lane 0. So each process that reads the control rows of lane 0 sees all jobs in progress, also
+// those of a process that has died.
+//
+// One transaction inserts a new row and writes head, on the condition that head's ETag has not changed. No column of
+// head changes. The condition prevents two failures:
+//   - Two jobs created at the same time could exceed MaxInProgress.
+//   - A job could be created after head was sealed for a change of the number of lanes.
 package jobrow
 
 import (
@@ -24,20 +27,21 @@ import (
 type Row struct {
 	ID         string
 	ETag       storage.ETag
-	Text       string // the job as users see it, as JSON
-	Checkpoint string // progress that the process that runs the job saves, as JSON
+	Text       string // JSON of the job as users see it
+	Checkpoint string // JSON of the job's progress, from which a process can resume the job
 }
 
-// jobLane is the lane with the rows.
+// jobLane is the lane that has the rows of all jobs.
 const jobLane = 0
 
-// MaxInProgress limits the bulk replays in progress.
+// MaxInProgress is the largest number of bulk replays in progress.
 const MaxInProgress = 10
 
 const (
-	// createPatience limits the time for which Create tries again, if storage fails or other processes write head.
+	// createPatience limits the time for which Create tries again after a failure of storage or a conflict with another
+	// write of head.
 	createPatience = 5 * time.Second
-	// retryAfter is the Retry-After of the answer if it is not known whether a job was created.
+	// retryAfter is the RetryAfter of Create's error if it is not known whether a job was created.
 	retryAfter = 10 * time.Second
 )
 
@@ -70,7 +74,7 @@ func ReadAll(ctx context.Context, s *lane.Store) ([]Row, error) {
 	return InProgress(c), err
 }
 
-// Read reads one bulk replay. It returns NotFound if the bulk replay is not in progress.
+// Read reads one bulk replay. If the bulk replay is not in progress, Read returns an error of kind NotFound.
 func Read(ctx context.Context, s *lane.Store, id string) (Row, error) {
 	r, err := s.Table.Get(ctx, partitionOf(s), rowKey(id))
 	if err != nil {
@@ -79,9 +83,9 @@ func Read(ctx context.Context, s *lane.Store, id string) (Row, error) {
 	return rowFrom(r), nil
 }
 
-// Create inserts the row of a new job, and returns the row as stored. It returns Conflict if MaxInProgress jobs are in
-// progress. It returns Unavailable if the number of lanes is being changed, or if it is not known whether the job was
-// created.
+// Create inserts the row of a new job, and returns the row as stored. It returns an error of one of these kinds:
+//   - Conflict, if MaxInProgress jobs are in progress
+//   - Unavailable, if the number of lanes is being changed, or if it is not known whether the job was created
 func Create(ctx context.Context, s *lane.Store, job Row) (created Row, err error) {
 	ctx, cancel := context.WithTimeout(ctx, createPatience)
 	defer cancel()
@@ -133,8 +137,8 @@ func insertRow(ctx context.Context, s *lane.Store, job Row) (Row, error) {
 	return job, nil
 }
 
-// Save replaces the row that a job was read from, and returns the row's new ETag. A Precondition or NotFound error
-// means that another process has changed or ended the job.
+// Save replaces a job's row if its ETag is still job.ETag, and returns the new ETag. An error of kind Precondition
+// means that another process has changed the row. An error of kind NotFound means that the job is over.
 func Save(ctx context.Context, s *lane.Store, job Row) (storage.ETag, error) {
 	etags, err := s.Table.Transact(ctx, partitionOf(s),
 		[]storage.Op{{Kind: storage.Replace, Key: rowKey(job.ID), IfMatch: job.ETag, Values: job.values()}})

@@ -43,7 +43,7 @@ func TestCreate(t *testing.T) {
 	})
 }
 
-// Storage's answer to the creation of a job may be lost. Create must then return the job without an error, and must not
+// Storage inserts the row, but the answer is lost. Create must then return the job without an error, and must not
 // create a second job.
 func TestCreate_LostAnswer(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
@@ -79,8 +79,8 @@ func TestCreate_StorageIsAway(t *testing.T) {
 	})
 }
 
-// A sealed lane belongs to an epoch that ends. A job replays messages in the lanes of one epoch, so Create must refuse
-// the job.
+// While the number of lanes is being changed, lane 0 is sealed. Create must then refuse a job, because a job cannot
+// continue in the new lanes.
 func TestCreate_SealedLane(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, 1)
@@ -118,8 +118,8 @@ func TestCreate_TooMany(t *testing.T) {
 	})
 }
 
-// A process was suspended, and another process has resumed its job. The first process must not overwrite the progress
-// of the other one.
+// A process stalls, and meanwhile another process resumes its job. The first process must not overwrite the other
+// process's progress.
 func TestSave(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, 1)

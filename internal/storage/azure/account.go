@@ -16,18 +16,19 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// Config names the account, and the prefix of the names in it.
+// Config has the settings of a storage account.
 type Config struct {
 	// ConnectionString has a key or a SAS; "UseDevelopmentStorage=true" means a local emulator on its usual
 	// ports.
 	ConnectionString string
 	Identity         Identity // used if there is no connection string
-	// Prefix begins every name, so that several installations can share an account. It has 3 to 40 characters:
-	// a letter first, then letters and digits, all letters from a to z. A table's name allows nothing else.
+	// Prefix begins the name of each table, queue and container, so that several installations can share an account. It
+	// has 3 to 40 characters from a to z and 0 to 9, and begins with a letter. Azure allows no hyphen in names of
+	// tables, and no upper-case letter in names of queues and containers.
 	Prefix string
-	// HasFiles makes Ensure create the containers of files, too.
+	// HasFiles makes Ensure also create the containers of the inbox and the archive.
 	HasFiles  bool
-	Counter   *Counter          // counts the requests; nil = they are not counted
+	Counter   *Counter          // counts the requests; nil = no count
 	Transport http.RoundTripper // nil = a transport for storage: HTTP/1.1 with many idle connections
 	Now       func() time.Time  // nil = time.Now
 }
@@ -42,14 +43,14 @@ type Account struct {
 	events  *Queue
 	bodies  *Blobs
 	leases  *Leases
-	// The containers of files: the inbox, and the archive's accepted and rejected files.
+	// The inbox, and the archive's containers of accepted and rejected files.
 	inbox, accepted, rejected *Files
 	hasFiles                  bool
 	now                       func() time.Time
 	idle                      interface{ CloseIdleConnections() }
 }
 
-// Open prepares the clients; it sends nothing.
+// Open prepares the clients of an account. It sends no request.
 func Open(c Config) (*Account, error) {
 	if !prefixPattern.MatchString(c.Prefix) {
 		return nil, fmt.Errorf("open storage: prefix %q: want 3 to 40 of a-z and 0-9, a letter first", c.Prefix)
@@ -87,16 +88,16 @@ func (a *Account) Table() storage.Table { return timelimit.Table(a.table) }
 // Tickets returns the queue whose messages trigger functions/process.
 func (a *Account) Tickets() timelimit.QueuePort { return timelimit.Queue(a.tickets) }
 
-// Poison returns the queue into which the host moves the tickets that it gives up.
+// Poison returns the queue to which the host moves the tickets that it gives up.
 func (a *Account) Poison() timelimit.QueuePort { return timelimit.Queue(a.poison) }
 
-// InboxEvents returns the queue of the events of the inbox. Its messages trigger functions/inbox.
+// InboxEvents returns the queue of inbox events. A message of this queue triggers functions/inbox.
 func (a *Account) InboxEvents() timelimit.QueuePort { return timelimit.Queue(a.events) }
 
 // Bodies returns the container of large bodies and of batches.
 func (a *Account) Bodies() timelimit.BlobPort { return timelimit.Blobs(a.bodies) }
 
-// Leases returns all leases, of lanes and of other things.
+// Leases returns the leases of lanes and all other leases.
 func (a *Account) Leases() storage.Leases { return timelimit.Leases(a.leases) }
 
 // Inbox returns the container that other systems put files into.
@@ -108,15 +109,15 @@ func (a *Account) Accepted() storage.Files { return timelimit.Files(a.accepted) 
 // Rejected returns the container of the archive's rejected files.
 func (a *Account) Rejected() storage.Files { return timelimit.Files(a.rejected) }
 
-// Close closes idle connections. The account may be used after it, too.
+// Close closes idle connections. The account can still be used after Close.
 func (a *Account) Close() {
 	if a.idle != nil {
 		a.idle.CloseIdleConnections()
 	}
 }
 
-// Ensure creates the missing table, queues and containers concurrently. Several processes may call it
-// at the same time.
+// Ensure creates the table, queues and containers that do not exist. Several processes can call Ensure at the same
+// time.
 func (a *Account) Ensure(ctx context.Context) error {
 	creates := []func(context.Context) error{a.createTable, a.tickets.createQueue, a.poison.createQueue,
 		a.events.createQueue,
@@ -148,7 +149,7 @@ func createContainer(c *container.Client) func(context.Context) error {
 	}
 }
 
-// createIfMissing creates a table, queue or container unless it exists.
+// createIfMissing calls create, and ignores the error that the table, queue or container already exists.
 func createIfMissing(ctx context.Context, op string, create func(context.Context) error) error {
 	if err := doRead(ctx, op, create); err != nil && !isAlreadyThere(err) {
 		return err
@@ -156,9 +157,9 @@ func createIfMissing(ctx context.Context, op string, create func(context.Context
 	return nil
 }
 
-// createAndRetry makes a call that needs a queue or container. If that does not exist, createAndRetry
-// creates it and calls once more. That hides no loss: a queue has no messages of an upstream. If a body was
-// lost with its container, the call that reads it still returns an error.
+// createAndRetry makes a call that needs a queue or a container. If the queue or container does not exist,
+// createAndRetry creates it and repeats the call. Messages of upstreams are never in queues, so none is lost with a
+// queue. If a container was deleted, its blobs are lost, and a read of such a blob still returns an error.
 func createAndRetry(ctx context.Context, create, call func(context.Context) error) error {
 	err := call(ctx)
 	if !errors.Is(err, storage.ErrGone) {
@@ -182,8 +183,8 @@ func isAlreadyThere(err error) bool {
 	return false
 }
 
-// Skew returns how far storage's clock is ahead of ours. It is exact to about half a second, because
-// storage answers with whole seconds.
+// Skew returns the time on storage's clock minus the time on this process's clock. The result is exact to about half a
+// second, because storage's answer has only whole seconds.
 func (a *Account) Skew(ctx context.Context) (time.Duration, error) {
 	var date *time.Time
 	var before, after time.Time

@@ -102,8 +102,8 @@ func TestAccount_Ensure(t *testing.T) {
 	}
 }
 
-// TestAccount_Gone calls a missing table, queue and container. Each call on the table returns ErrGone, because
-// the table's rows are lost. A read of the queue or container returns ErrGone, too, but a write creates it.
+// If the table does not exist, each call returns ErrGone, because the table's rows are lost. If a queue or a container
+// does not exist, a read returns ErrGone, but a write creates the queue or container.
 func TestAccount_Gone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -17,17 +17,18 @@ import (
 
 type answerKey struct{}
 
-// answer takes the body of the answer to a read of the table.
+// answer has the body of storage's answer to a read of the table.
 type answer struct{ body []byte }
 
-// withAnswer returns a context in which answerPolicy fills a.
+// withAnswer returns a context for a read of the table. When storage answers, answerPolicy stores the body in the given
+// answer.
 func withAnswer(ctx context.Context, a *answer) context.Context {
 	return context.WithValue(ctx, answerKey{}, a)
 }
 
-// answerPolicy takes the body of the answer to a read, and passes an empty object on to the SDK. The SDK
-// decodes each row twice and encodes it again; then its caller has to decode the row once more. When a lane
-// reads a backlog, that would be more work than all else that the lane does with a message.
+// answerPolicy takes the body of the answer to a read, and passes an empty object to the SDK in place of the body.
+// Without this policy, the SDK would decode each row twice and encode the row again, and Weir would then decode the row
+// once more. When a holder reads a backlog, this decoding would be more work than everything else that a message costs.
 type answerPolicy struct{}
 
 // Do implements policy.Policy.

@@ -8,8 +8,8 @@ import (
 	"weir/internal/storage"
 )
 
-// If a proxy answers with a page of its own, the way to storage has failed, and a later attempt may succeed. An entity
-// that Weir cannot read is another case: it is still there at the next attempt.
+// If a proxy answers in place of storage, or an answer is incomplete, a later read can succeed, so the error is
+// Unavailable. If Weir cannot read a row, a later read would fail, too, so the error is Other.
 func TestRead_AnswerWithoutRows(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

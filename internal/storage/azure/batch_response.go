@@ -18,8 +18,11 @@ import (
 	"weir/internal/storage"
 )
 
-// readETags reads the answer to a transaction: one part for each operation with its new ETag, or a
-// single part with the failure, or no parts if storage refused the whole request.
+// readETags returns the new ETags from the answer to a transaction. The answer has one of these forms:
+//
+//   - one part for each operation
+//   - one part with the failure of an operation
+//   - no parts, if storage refused the whole request
 func (b *batch) readETags(ops []storage.Op) ([]storage.ETag, error) {
 	if b.response.StatusCode != http.StatusAccepted {
 		return nil, toStorageError(opTransact, sentWrite, runtime.NewResponseError(b.response))
@@ -112,8 +115,7 @@ func readPart(r *bufio.Reader) (responsePart, error) {
 	return responsePart{resp.StatusCode, storage.ETag(resp.Header.Get("ETag")), resp.Header, body}, nil
 }
 
-// parseError returns the error of a part that reports a failure. ops is the number of operations. The error's index is
-// -1 if the part names none of them.
+// parseError returns the failure that a part reports. Parameter ops is the number of the transaction's operations.
 func (p responsePart) parseError(ops int) error {
 	var doc struct {
 		Error struct {
@@ -130,14 +132,15 @@ func (p responsePart) parseError(ops int) error {
 		RetryAfter: retryAfter(&http.Response{Header: p.header}),
 		Err:        addErrGone(doc.Error.Code, fmt.Errorf("%d %s", p.status, doc.Error.Code)),
 	}
+	// If the status is 500 or more, or if Kind is Throttled, no single operation has caused the failure.
 	if p.status < 500 && e.Kind != storage.Throttled {
-		e.Index = indexOf(doc.Error.Message.Value, ops) // from 500 on, storage failed and not an operation
+		e.Index = indexOf(doc.Error.Message.Value, ops)
 	}
 	return e
 }
 
-// indexOf parses the index at the beginning of storage's message, in front of a colon. If the message has no index,
-// indexOf returns 0 if there is only one operation, otherwise -1.
+// indexOf returns the index of the failed operation, which is the number in front of the first colon of storage's
+// message. If the message has no such number, the index is 0 for a transaction of one operation, otherwise -1.
 func indexOf(message string, ops int) int {
 	number, _, found := strings.Cut(message, ":")
 	if n, err := strconv.Atoi(number); found && err == nil && n >= 0 && n < ops {

@@ -12,10 +12,11 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// markName is the metadata key of the mark. Storage may return it in another case.
+// markName is the metadata key of a blob's mark. The mark means that a table row refers to the blob. Storage can change
+// the case of the key's letters.
 const markName = "filed"
 
-const maxBlobs = 1000 // the most blobs in one page of a listing
+const maxBlobs = 1000 // maximum number of blobs in one page of List
 
 // Blobs implements storage.Blobs on a container of the account.
 type Blobs struct {
@@ -27,8 +28,8 @@ var (
 	_ storage.BlobMarks = (*Blobs)(nil)
 )
 
-// Put implements storage.Blobs, and creates a missing container. Writing a blob removes its metadata, and
-// with it the mark.
+// Put implements storage.Blobs. If the container does not exist, Put creates the container. A write replaces a blob's
+// metadata, so Put removes the blob's mark.
 func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
 	return createAndRetry(ctx, createContainer(b.container),
 		func(ctx context.Context) error { return b.uploadBlob(ctx, name, data) })
@@ -59,8 +60,8 @@ func (b *Blobs) Get(ctx context.Context, name string) (data []byte, err error) {
 	return data, nil
 }
 
-// uploadBody is a body that reports each part that the transport reads, so that a slow call does not count as
-// hung.
+// uploadBody is the body of an upload. It reports to package timelimit each part that the transport reads. Otherwise a
+// slow upload would be cut off as a call that hangs.
 type uploadBody struct {
 	io.ReadSeeker
 	ctx context.Context
@@ -75,7 +76,7 @@ func (u uploadBody) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (u uploadBody) Close() error { return nil }
 
-// downloadBody reports each received part of a body.
+// downloadBody is the body of a download. It reports each received part to package timelimit.
 type downloadBody struct {
 	io.Reader
 	ctx context.Context
@@ -90,7 +91,8 @@ func (d downloadBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Delete implements storage.Blobs. It is sent once: a repeat would return NotFound.
+// Delete implements storage.Blobs. Delete does not repeat the request: if the first answer was lost, a repeat would
+// return NotFound.
 func (b *Blobs) Delete(ctx context.Context, name string) error {
 	return doOnce(ctx, "blob delete", func(ctx context.Context) error {
 		_, err := b.container.NewBlobClient(name).Delete(ctx, nil)

@@ -19,7 +19,7 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// connections has two connection strings: of an account with a key, and of an account with a SAS.
+// connections has the connection string of an account with a key, and of an account with a SAS.
 var connections = map[string]string{
 	"key": connectTo("http://127.0.0.1:1"),
 	"sas": "AccountName=acct;SharedAccessSignature=sv=2024-11-04&ss=bqt&sig=a%2Fb%3D",
@@ -102,8 +102,8 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 
 var boundary = regexp.MustCompile(`(batch|changeset)_[-0-9a-zA-Z]+`)
 
-// requestLines returns the lines of the request. It leaves out the boundaries, which differ each time, and puts
-// the values of each row in the order of their names.
+// requestLines returns the lines of the recorded request. So that requests can be compared, requestLines removes the
+// random boundaries and sorts the values of each row by name.
 func (r *recorder) requestLines(t *testing.T) []string {
 	lines := strings.Split(boundary.ReplaceAllString(r.url+"\r\n"+r.kind+"\r\n"+string(r.body), "$1"), "\r\n")
 	for i, l := range lines {

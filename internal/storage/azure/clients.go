@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// developmentStorage is the connection string of the emulator's well-known account. It replaces
+// developmentStorage is the connection string of the emulator's well-known account. Weir uses this string in place of
 // "UseDevelopmentStorage=true".
 const developmentStorage = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;" +
 	"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
@@ -48,13 +48,14 @@ func clientsByString(c Config) (clients, error) {
 	blobs, err3 := service.NewClientFromConnectionString(s,
 		&service.ClientOptions{ClientOptions: clientOptions(c, "blob")})
 	if errors.Join(err1, err2, err3) != nil {
-		// The SDK's own error might show a part of the string.
+		// The SDK's own error could show a part of the connection string, which has a secret.
 		return clients{}, errors.New("connection string is malformed")
 	}
 	return clients{table, queue, blobs}, nil
 }
 
-// clientOptions turn retries off; withRetries enables them for calls that may be repeated.
+// clientOptions returns options without retries. For a call that can be repeated without harm, withRetries enables
+// retries.
 func clientOptions(c Config, service string) policy.ClientOptions {
 	o := policy.ClientOptions{
 		Retry:            policy.RetryOptions{MaxRetries: -1},
@@ -68,21 +69,22 @@ func clientOptions(c Config, service string) policy.ClientOptions {
 	return o
 }
 
-// roundTrip sends without http.Client, because that would follow redirects.
+// roundTrip sends requests without http.Client, because http.Client would follow redirects.
 type roundTrip struct{ http.RoundTripper }
 
 func (r roundTrip) Do(req *http.Request) (*http.Response, error) { return r.RoundTrip(req) }
 
-// newTransport keeps a connection for each concurrent request, because new connections under load cost
-// more than the requests. It uses HTTP/1.1 only; see the package comment.
+// newTransport returns a transport that keeps connections open for concurrent requests. Under load, a new connection
+// costs more than a request. The transport uses HTTP/1.1 only; see the package comment.
 func newTransport() *http.Transport {
 	t := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 5 * time.Second,
-		// This limit is for Ensure and Skew; the ports have time limits of their own.
+		// This limit is for the requests of Account.Ensure and Account.Skew. Package timelimit limits all other calls.
 		ResponseHeaderTimeout: 10 * time.Second,
-		// An instance has 128 ports for connections to one address. Further calls wait.
+		// Azure reserves 128 ports for the connections of an instance to one address. Weir opens at most 64
+		// connections; a further request waits until one of them is free.
 		MaxConnsPerHost:     64,
 		MaxIdleConnsPerHost: 64,
 		IdleConnTimeout:     time.Minute,

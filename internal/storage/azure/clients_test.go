@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// An App Service instance has 128 ports for connections to one address. Many requests at the same
-// time must not use up these ports.
+// An App Service instance has 128 ports for connections to one address. Concurrent requests must not use all of these
+// ports.
 func TestNewTransport_BoundsConnections(t *testing.T) {
 	t.Parallel()
 	const requests = 200

@@ -13,8 +13,8 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// Counter counts the requests to storage, by service and operation. The zero value is ready. All
-// methods may be called concurrently, and on nil.
+// Counter counts the requests to storage, by service and operation. The zero value is ready for use. A nil Counter
+// counts nothing. All methods may be called concurrently.
 type Counter struct {
 	mu       sync.Mutex
 	requests map[string]int64
@@ -31,9 +31,13 @@ func (c *Counter) Snapshot() map[string]int64 {
 	return maps.Clone(c.requests)
 }
 
-// Failures returns the counts of failed requests so far, under keys such as "table throttled". The kinds
-// of failures are "unreached", "throttled", "error" and "refused". An answer that the caller must expect (a
-// condition that does not hold, a busy lease) is no failure.
+// Failures returns the counts of failed requests so far, under keys such as "table throttled". The failures are:
+//   - unreached: no answer arrived
+//   - throttled: status 429 or 503
+//   - error: another status of 500 or above
+//   - refused: status 401 or 403
+//
+// Other answers are no failures, because callers expect them: for example, that a lease is already held.
 func (c *Counter) Failures() map[string]int64 {
 	if c == nil {
 		return nil
@@ -43,8 +47,8 @@ func (c *Counter) Failures() map[string]int64 {
 	return maps.Clone(c.failed)
 }
 
-// Policy returns a policy with which an SDK client counts its requests here; service is "table", "queue"
-// or "blob". The client must use it as a per-retry policy, so that it counts retries, too.
+// Policy returns a policy that counts the requests of an SDK client. The service is "table", "queue" or "blob". The
+// policy must be one of the client's PerRetryPolicies; otherwise the policy does not count retries.
 func (c *Counter) Policy(service string) policy.Policy { return countingPolicy{c, service} }
 
 type countingPolicy struct {
@@ -57,7 +61,6 @@ func (p countingPolicy) Do(req *policy.Request) (*http.Response, error) {
 	return p.counter.sendCounted(p.service, req)
 }
 
-// sendCounted sends a request, and counts it and its failure.
 func (c *Counter) sendCounted(service string, req *policy.Request) (*http.Response, error) {
 	c.countRequest(service, operationName(service, req.Raw()))
 	resp, err := req.Next()
@@ -67,8 +70,8 @@ func (c *Counter) sendCounted(service string, req *policy.Request) (*http.Respon
 	return resp, err
 }
 
-// failureReason returns the kind of a failure; empty = no failure. If the request's context was cancelled, the
-// request counts as a failure only if it hung. If the context's deadline passed, the request always counts.
+// failureReason returns the kind of a failure; empty = no failure. A request that its caller cancelled is no failure.
+// A request that was cancelled because storage did not answer in time is a failure.
 func failureReason(ctx context.Context, resp *http.Response, err error) string {
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), timelimit.ErrHung):
@@ -109,7 +112,6 @@ func (c *Counter) countRequest(service, operation string) {
 	c.requests[service+" "+operation]++
 }
 
-// operationName returns the name under which a request of a service is counted.
 func operationName(service string, r *http.Request) string {
 	switch service {
 	case "table":
@@ -166,8 +168,8 @@ func blobOperationName(r *http.Request) string {
 	return strings.ToLower(r.Method)
 }
 
-// leaseAction returns the value of x-ms-lease-action. It cannot use Header.Get, because the SDK stores the
-// name in lower case.
+// leaseAction returns the value of the header x-ms-lease-action. Header.Get would not find the header, because the SDK
+// stores its name in lower case.
 func leaseAction(h http.Header) string {
 	for name, v := range h {
 		if strings.EqualFold(name, "x-ms-lease-action") {

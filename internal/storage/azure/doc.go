@@ -1,14 +1,16 @@
 // Package azure implements the storage ports on Azure Storage (and Azurite) with the Azure SDK. No
 // other package of this module imports the SDK.
 //
-// The SDK retries by itself and then returns only the last answer. That is wrong for a conditional
-// write: storage may have carried out the first request, and refuses the repeat because its condition
-// no longer holds. So all clients are created without retries. Some calls do no harm when they are
-// repeated: reads, writes of whole blobs, marks, and the creation of a table, queue or container. Only
-// these calls enable retries, by their context.
-// net/http resends a request only if no byte was written or the method is a read; HTTP/2, which has
-// more cases, is off.
+// By default, the SDK repeats failed requests and returns only the last answer. For a conditional write, the last
+// answer can mislead. If storage did the first request, but the answer was lost, storage refuses the repeat, because
+// the condition no longer holds. So all clients are created without retries.
 //
-// Errors are classified by status and storage's error code, never by text, with one exception: the
-// index of a transaction's failed operation is only in the error's message.
+// Only these calls enable retries, because their repeats do no harm: reads, writes of whole blobs and files, marks, and
+// the creation of a table, queue or container.
+//
+// The package net/http also resends requests: over HTTP/1.1, only if no byte was written or if the method is a read.
+// HTTP/2 has more cases, so the clients do not use HTTP/2.
+//
+// Errors are classified by the HTTP status and storage's error code. Only the index of a transaction's failed operation
+// is read from the error's text, because storage returns this index nowhere else.
 package azure

@@ -12,17 +12,17 @@ import (
 	"weir/internal/storage"
 )
 
-// callClass is the class of a failed call. The kind of its error depends on it: status 500 is Unavailable
-// for a read and Ambiguous for a write that was sent.
+// callClass is the class of a failed call. The kind of the error depends on the class: for example, status 500 is
+// Unavailable for a read, but Ambiguous for a write that was sent.
 type callClass int
 
 const (
-	readCall    callClass = iota // a call without effects
-	sentWrite                    // a write that was sent, or may have been
+	readCall    callClass = iota // a read, or the creation of a table, queue or container
+	sentWrite                    // a write that storage can have received
 	unsentWrite                  // a write that was not sent
 )
 
-// ambiguousKind returns the kind of a failure after which the effect is unknown.
+// ambiguousKind returns the kind of an error that does not tell whether storage did the request.
 func (m callClass) ambiguousKind() storage.Kind {
 	if m == sentWrite {
 		return storage.Ambiguous
@@ -30,7 +30,7 @@ func (m callClass) ambiguousKind() storage.Kind {
 	return storage.Unavailable
 }
 
-// toStorageError converts an error of the SDK to *storage.Error; nil stays nil.
+// toStorageError converts an error of the SDK to a *storage.Error, and nil to nil.
 func toStorageError(op string, m callClass, err error) error {
 	if err == nil {
 		return nil
@@ -49,8 +49,7 @@ func toStorageError(op string, m callClass, err error) error {
 	return e
 }
 
-// addErrGone adds ErrGone to an error whose code means that the table, queue or container does not
-// exist.
+// addErrGone adds storage.ErrGone to err's chain if the code means that the table, queue or container does not exist.
 func addErrGone(code string, err error) error {
 	switch code {
 	case "TableNotFound", "QueueNotFound", "ContainerNotFound":
@@ -65,12 +64,12 @@ type responseError struct{ r *azcore.ResponseError }
 func (a responseError) Error() string { return fmt.Sprintf("%d %s", a.r.StatusCode, a.r.ErrorCode) }
 func (a responseError) Unwrap() error { return a.r }
 
-// kindOf returns the kind of a status and code. Codes come first, because they are more specific.
+// kindOf returns the kind for a status and an error code. It looks at the code first, because a code is more specific.
 func kindOf(m callClass, status int, code string) storage.Kind {
 	switch code {
 	case "TableNotFound", "QueueNotFound", "ContainerNotFound", "ContainerDisabled", "QueueDisabled",
 		"TableBeingDeleted", "QueueBeingDeleted", "ContainerBeingDeleted":
-		// The table, queue or container is missing, not the row, message or blob. Nothing was done.
+		// The table, queue or container itself is missing or disabled, so storage did nothing.
 		return storage.Unavailable
 	case "PopReceiptMismatch":
 		return storage.NotFound
@@ -95,8 +94,8 @@ func kindOf(m callClass, status int, code string) storage.Kind {
 	return storage.Other
 }
 
-// retryAfter returns the pause that storage asks for; 0 = none, or not readable. Retry-After has two forms:
-// seconds, or a date.
+// retryAfter returns the pause that storage asks for; 0 = none, or unreadable. The header Retry-After has a number of
+// seconds or a date.
 func retryAfter(r *http.Response) time.Duration {
 	if r == nil {
 		return 0

@@ -18,10 +18,10 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// fileBlockSize is the size of the blocks in which a file is written; the last block may be smaller.
+// fileBlockSize is the size of the blocks in which Write uploads a file; the last block can be smaller.
 const fileBlockSize = 4 << 20
 
-// folderName is the metadata key of the blobs that stand for folders in an account with a hierarchical namespace.
+// folderName is the metadata key of blobs that represent folders, in an account with a hierarchical namespace.
 const folderName = "hdi_isfolder"
 
 // Files implements storage.Files on a container of the account.
@@ -81,7 +81,7 @@ func describeFile(item *container.BlobItem) storage.File {
 	return found
 }
 
-// quoteETag adds the quotes that a condition needs, and that listings leave out.
+// quoteETag adds quotes to an ETag: a condition needs quotes, but ETags in listings have none.
 func quoteETag(tag azcore.ETag) storage.ETag {
 	if tag == "" || strings.HasPrefix(string(tag), `"`) {
 		return storage.ETag(tag)
@@ -89,7 +89,7 @@ func quoteETag(tag azcore.ETag) storage.ETag {
 	return storage.ETag(`"` + tag + `"`)
 }
 
-// onlyVersion returns the condition that a blob has this version; nil = any version will do.
+// onlyVersion returns the condition that a blob has this version. For an empty version it returns nil: no condition.
 func onlyVersion(version storage.ETag) *blob.AccessConditions {
 	if version == "" {
 		return nil
@@ -122,7 +122,7 @@ func (f *Files) Read(ctx context.Context, name string, version storage.ETag, off
 	return data, nil
 }
 
-// Write implements storage.Files. A file smaller than a block takes one request.
+// Write implements storage.Files. It sends a file smaller than fileBlockSize in one request.
 func (f *Files) Write(ctx context.Context, name, contentType string, metadata map[string]string, body io.Reader) error {
 	headers := &blob.HTTPHeaders{BlobContentType: &contentType}
 	tags := map[string]*string{}
@@ -170,7 +170,7 @@ func stageBlock(ctx context.Context, client *blockblob.Client, id string, conten
 	})
 }
 
-// Delete implements storage.Files. It is sent once: a repeat would return NotFound.
+// Delete implements storage.Files. It does not repeat its request: after a success, the repeat would return NotFound.
 func (f *Files) Delete(ctx context.Context, name string, version storage.ETag) error {
 	return doOnce(ctx, "file delete", func(ctx context.Context) error {
 		_, err := f.container.NewBlobClient(name).Delete(ctx,

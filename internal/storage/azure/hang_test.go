@@ -13,10 +13,10 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// hangBound is the longest time for which a call may make no progress.
+// hangBound is the longest allowed time of a call without progress.
 const hangBound = 8 * time.Second
 
-// trickle is a body that returns a byte a second, and then blocks until the request ends.
+// trickle is a body that returns one byte per second. When no bytes are left, Read blocks until the request ends.
 type trickle struct {
 	ctx   context.Context
 	bytes int
@@ -35,7 +35,8 @@ func (s *trickle) Read(p []byte) (int, error) {
 
 func (s *trickle) Close() error { return nil }
 
-// openStalled opens an account whose answers stop in the middle of their bodies, after some bytes.
+// openStalled opens an account. Each request of the account gets an answer, and the body of the answer stalls after the
+// given number of bytes.
 func openStalled(t *testing.T, header http.Header, bytes int) *azure.Account {
 	return openAccount(t, azure.Config{ConnectionString: connectTo("http://storage.test"),
 		Transport: transport(func(r *http.Request) (*http.Response, error) {

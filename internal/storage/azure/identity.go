@@ -17,24 +17,22 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// Identity names an account to which the process signs in with its own identity, without a key. The
+// Identity names a storage account, and the Azure identity with which the process signs in instead of a key. The
 // identity needs three roles: "Storage Blob Data Contributor", "Storage Queue Data Contributor" and
 // "Storage Table Data Contributor".
 type Identity struct {
-	// Account is the account's name. If a service's address is empty, it is the account's address in the
-	// public cloud.
+	// Account is the account's name. A service whose URL is empty has the account's address in Azure's public cloud.
 	Account                     string
-	BlobURL, QueueURL, TableURL string // https
-	// Managed restricts the sign-in to the managed identity. Otherwise the first of these that is available is
-	// used: environment, workload identity, managed identity, a developer's login.
+	BlobURL, QueueURL, TableURL string // must be https
+	// If Managed is set, the process signs in only with a managed identity. Otherwise it uses the first available one
+	// of these: environment, workload identity, managed identity, a developer's login.
 	Managed  bool
-	ClientID string // if Managed is set: the user-assigned identity; empty = the system-assigned identity
+	ClientID string // of a user-assigned identity; empty = system-assigned; used only if Managed is set
 }
 
 // IsZero reports whether no field is set.
 func (i Identity) IsZero() bool { return i == Identity{} }
 
-// serviceURL returns the address of a service.
 func (i Identity) serviceURL(name, given string) (string, error) {
 	if given == "" && i.Account == "" {
 		return "", fmt.Errorf("the address of the %s service is missing", name)
@@ -47,7 +45,7 @@ func (i Identity) serviceURL(name, given string) (string, error) {
 	return address, nil
 }
 
-// newCredential returns a credential for the identity. The credential sends nothing before it is used.
+// newCredential returns a credential, and sends no request.
 func (i Identity) newCredential() (azcore.TokenCredential, error) {
 	if !i.Managed {
 		return azidentity.NewDefaultAzureCredential(nil)
@@ -59,8 +57,8 @@ func (i Identity) newCredential() (azcore.TokenCredential, error) {
 	return azidentity.NewManagedIdentityCredential(&options)
 }
 
-// NewTokenSource returns a function. The function gets a token of the process's identity for another service, and
-// returns it with the time at which it expires.
+// NewTokenSource returns a function that gets a token of the process's identity for a scope of another Azure service.
+// The function returns the token and the time at which the token expires.
 func (i Identity) NewTokenSource() func(ctx context.Context, scope string) (string, time.Time, error) {
 	newCredential := sync.OnceValues(i.newCredential)
 	return func(ctx context.Context, scope string) (string, time.Time, error) {

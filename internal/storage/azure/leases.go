@@ -24,7 +24,7 @@ type Leases struct {
 
 var _ storage.Leases = (*Leases)(nil)
 
-// Acquire implements storage.Leases. It creates a missing blob, which is empty, and a missing container.
+// Acquire implements storage.Leases. It also creates a missing container.
 func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Duration) error {
 	err := createAndRetry(ctx, createContainer(l.container),
 		func(ctx context.Context) error { return l.acquireOnce(ctx, name, id, length) })
@@ -44,7 +44,8 @@ func (l *Leases) acquireOnce(ctx context.Context, name, id string, length time.D
 	})
 }
 
-// createBlob creates the blob unless it exists. It never returns Ambiguous, because it takes no lease.
+// createBlob creates a missing blob, without content. It returns Unavailable in place of Ambiguous, because Ambiguous
+// would tell the caller of Acquire that the id perhaps holds the lease.
 func (l *Leases) createBlob(ctx context.Context, name string) error {
 	err := doOnce(ctx, "lease create", func(ctx context.Context) error {
 		_, err := l.container.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(nil)),
@@ -52,7 +53,7 @@ func (l *Leases) createBlob(ctx context.Context, name string) error {
 		return err
 	})
 	switch storage.KindOf(err) {
-	case storage.Conflict, storage.Precondition: // another process created the blob, and may have its lease
+	case storage.Conflict, storage.Precondition: // another process has created the blob
 		return nil
 	case storage.Ambiguous:
 		return &storage.Error{Op: "lease create", Kind: storage.Unavailable, Index: -1, Err: err}
@@ -82,7 +83,8 @@ func (l *Leases) Release(ctx context.Context, name, id string) error {
 	}))
 }
 
-// leaseIDPattern matches a UUID. callLease checks it, because the emulator accepts any id, even an empty one.
+// leaseIDPattern matches a UUID. The emulator accepts other ids, but Azure does not. So callLease refuses other ids,
+// and a wrong id fails in tests, too.
 var leaseIDPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 func (l *Leases) callLease(ctx context.Context, op, name, id string,
@@ -97,8 +99,8 @@ func (l *Leases) callLease(ctx context.Context, op, name, id string,
 	return doOnce(ctx, op, func(ctx context.Context) error { return f(ctx, c) })
 }
 
-// toConflict returns Conflict for each error that means that the id does not hold the lease. A missing blob or
-// container has no lease. If another id holds the lease, the error can be a failed precondition.
+// toConflict returns Conflict for a missing blob, a missing container and a failed precondition, because the id then
+// does not hold the lease. It returns other errors unchanged.
 func toConflict(err error) error {
 	var e *storage.Error
 	if errors.As(err, &e) && (e.Kind == storage.NotFound || e.Kind == storage.Precondition ||

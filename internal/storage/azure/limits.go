@@ -9,13 +9,13 @@ import (
 	"weir/internal/storage"
 )
 
-// maxRow is the limit of a row's bytes, by Azure's documentation ("Understanding the Table service
-// data model"). The emulator does not check this limit, but checkRow does: so a row that the real service
-// would refuse fails in tests, too.
+// maxRow is the largest size of a row in bytes, from Azure's documentation ("Understanding the Table service data
+// model"). The emulator does not check this limit. So checkRow checks it: a row that Azure would refuse also fails in
+// tests with the emulator.
 const maxRow = 1 << 20
 
-// checkKey refuses characters that the documentation forbids in a key, and the empty key, which is
-// allowed but always a mistake.
+// checkKey refuses characters that Azure's documentation forbids in a key. It also refuses an empty key. Azure
+// allows an empty key, but in Weir an empty key is a mistake.
 func checkKey(key string) error {
 	if key == "" {
 		return errors.New("an empty key")
@@ -29,7 +29,6 @@ func checkKey(key string) error {
 	return nil
 }
 
-// checkRow refuses a row that is too large.
 func checkRow(op storage.Op) error {
 	size := 4 + 2*len(op.Key)
 	for name, v := range op.Values {
@@ -41,7 +40,7 @@ func checkRow(op storage.Op) error {
 	return nil
 }
 
-// valueSize returns the bytes of a value in storage, which stores texts as UTF-16.
+// valueSize returns the size of a value in storage, in bytes. Storage keeps texts as UTF-16.
 func valueSize(v any) int {
 	switch v := v.(type) {
 	case string:

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { azurite.Main(m) }
 
-// newPrefix returns a random prefix, which keeps the names of a test apart from the names of all other tests.
+// newPrefix returns a random prefix for table, queues and containers, so that no two tests share them.
 func newPrefix() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
@@ -35,8 +35,7 @@ func openAccount(t *testing.T, c azure.Config) *azure.Account {
 	return a
 }
 
-// onAzurite returns an account of the emulator, with a prefix of the test's own. Its table, queues and containers
-// exist.
+// onAzurite returns an account of the emulator. The account's table, queues and containers exist.
 func onAzurite(t *testing.T, c azure.Config) *azure.Account {
 	t.Helper()
 	c.ConnectionString = azurite.Shared(t)
@@ -47,7 +46,7 @@ func onAzurite(t *testing.T, c azure.Config) *azure.Account {
 	return a
 }
 
-// onServer returns an account whose blob, queue and table services are all served by h.
+// onServer returns an account for which h serves blobs, queues and tables.
 func onServer(t *testing.T, h http.HandlerFunc) *azure.Account {
 	t.Helper()
 	s := httptest.NewServer(h)

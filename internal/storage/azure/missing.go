@@ -6,8 +6,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 )
 
-// Missing reports whether an error means that the table, queue or container itself does not exist: Ensure
-// was never called for this prefix, or what it created was removed.
+// Missing reports whether err means that the table, queue or container does not exist. Account.Ensure creates all of
+// them.
 func Missing(err error) bool {
 	var r *azcore.ResponseError
 	if !errors.As(err, &r) {

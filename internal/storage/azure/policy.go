@@ -14,7 +14,8 @@ import (
 	"weir/internal/storage"
 )
 
-// requestPolicy counts each request, repeats included, and records that it was handed to the transport.
+// requestPolicy counts each request, repeats included. It also records in the call's sendState that the transport gets
+// a request.
 type requestPolicy struct {
 	service string
 	counter *Counter
@@ -30,9 +31,9 @@ func (w *requestPolicy) Do(req *policy.Request) (resp *http.Response, err error)
 
 type sendStateKey struct{}
 
-// sendState is the progress of a call; the kind of its error depends on it.
+// sendState is the progress of a call. If the call fails, isNothingSent reads it.
 type sendState struct {
-	isTried       atomic.Bool // the request was handed to the transport
+	isTried       atomic.Bool // the transport got a request
 	isSeekingConn atomic.Bool // the transport asked for a connection
 	hasConn       atomic.Bool // the transport got a connection
 }
@@ -46,8 +47,8 @@ func withSendState(ctx context.Context) (context.Context, *sendState) {
 	return context.WithValue(ctx, sendStateKey{}, s), s
 }
 
-// isNothingSent reports whether it is certain that nothing was sent. A test's transport may not report its
-// connections: then only an error of dialling proves that nothing was sent.
+// isNothingSent reports whether the failed call certainly sent nothing. If the transport does not report its
+// connections, as in some tests, only a dial error proves that nothing was sent.
 func (s *sendState) isNothingSent(err error) bool {
 	switch {
 	case !s.isTried.Load():
@@ -59,13 +60,14 @@ func (s *sendState) isNothingSent(err error) bool {
 	return errors.As(err, &o) && o.Op == "dial"
 }
 
-// doRead makes a call that has no effect, or whose repeat does no harm.
+// doRead makes a read, and enables retries. It also makes other calls whose repeat does no harm, such as the creation
+// of a queue.
 func doRead(ctx context.Context, op string, call func(context.Context) error) error {
 	ctx, _ = withSendState(withRetries(ctx))
 	return toStorageError(op, readCall, call(ctx))
 }
 
-// doIdempotent makes a write that may be repeated, because the repeat changes nothing.
+// doIdempotent makes a write, and enables retries. A repeat of the write must change nothing.
 func doIdempotent(ctx context.Context, op string, call func(context.Context) error) error {
 	return doWrite(withRetries(ctx), op, call)
 }
@@ -87,7 +89,7 @@ func doWrite(ctx context.Context, op string, call func(context.Context) error) e
 	return toStorageError(op, sentWrite, err)
 }
 
-// withRetries lets the SDK repeat a call for some seconds. Callers that want a longer time repeat the call.
+// withRetries lets the SDK repeat a failed request, twice at most.
 func withRetries(ctx context.Context) context.Context {
 	return policy.WithRetryOptions(ctx, policy.RetryOptions{
 		MaxRetries: 2, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 2 * time.Second,

@@ -17,7 +17,7 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// writes are calls that must never be sent twice.
+// writes are calls that must not send their requests twice.
 var writes = map[string]func(ctx context.Context, a *azure.Account) error{
 	"transact": func(ctx context.Context, a *azure.Account) error {
 		_, err := a.Table().Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
@@ -77,7 +77,7 @@ func TestWrite_LostOnKeptConnection(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusCreated)
 	})
-	must(t, writes["acquire"](t.Context(), a)) // leaves an open connection for the next call
+	must(t, writes["acquire"](t.Context(), a)) // leaves a connection open for the next call
 	if err := writes["renew"](t.Context(), a); !storage.Is(err, storage.Ambiguous) {
 		t.Errorf("err = %v, want ambiguous", err)
 	}

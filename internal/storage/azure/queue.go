@@ -22,8 +22,8 @@ var (
 	_ storage.QueueLength = (*Queue)(nil)
 )
 
-// Put implements storage.Queue, and creates a missing queue. A message never expires: the default of seven
-// days would not allow a delay of seven days.
+// Put implements storage.Queue, and creates a missing queue. The message never expires. With the default lifetime of
+// seven days, Azure would refuse a delay of seven days.
 func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error {
 	return createAndRetry(ctx, q.createQueue, func(ctx context.Context) error { return q.putOnce(ctx, text, delay) })
 }
@@ -46,7 +46,6 @@ func (q *Queue) createQueue(ctx context.Context) error {
 func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) (got []storage.QueueMessage, err error) {
 	err = doOnce(ctx, "queue get", func(ctx context.Context) error {
 		r, err := q.client.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
-			// At most 32 messages are dequeued.
 			NumberOfMessages: new(int32(min(max, maxDequeue))), VisibilityTimeout: new(wholeSeconds(hide)),
 		})
 		for _, m := range r.Messages {
@@ -93,7 +92,7 @@ func (q *Queue) Length(ctx context.Context) (n int64, err error) {
 
 func encodeText(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// decodeText decodes base64. It returns a text that is not base64 unchanged.
+// decodeText decodes base64. If s is not base64, decodeText returns s unchanged.
 func decodeText(s string) string {
 	if b, err := base64.StdEncoding.DecodeString(s); err == nil {
 		return string(b)
@@ -101,9 +100,9 @@ func decodeText(s string) string {
 	return s
 }
 
-// wholeSeconds rounds up, because storage takes whole seconds and a message must not appear early.
+// wholeSeconds rounds up: storage accepts only whole seconds, and a message must not become visible early.
 func wholeSeconds(d time.Duration) int32 {
-	return int32((max(d, 0) + time.Second - 1) / time.Second) // at most seven days
+	return int32((max(d, 0) + time.Second - 1) / time.Second) // no overflow, because d is at most seven days
 }
 
 func deref[T any](p *T) (v T) {

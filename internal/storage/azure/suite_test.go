@@ -9,7 +9,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// waitReally sleeps, because a test cannot set the emulator's clock. No other test of this package sleeps in real time.
+// waitReally sleeps, because a test cannot set the emulator's clock.
 func waitReally(d time.Duration) { time.Sleep(d) }
 
 func TestTable_Suite(t *testing.T) {

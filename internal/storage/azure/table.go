@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-const maxRows = 1000 // the most rows in one answer, by storage's limits
+const maxRows = 1000 // Azure's limit of rows in one answer
 
 // Table implements storage.Table on a table of the account.
 type Table struct {
@@ -38,8 +38,8 @@ func (t *Table) Get(ctx context.Context, partition, key string) (row storage.Row
 	return row, err
 }
 
-// Range implements storage.Table. When storage has searched for its maximum time, it may answer without rows
-// but with a continuation token. Range then asks on, because its caller would take such an answer for the end.
+// Range implements storage.Table. If a search takes long, Azure can answer with a continuation token and without rows.
+// Range then requests the next answer, because its caller would regard a page without rows as the last page.
 func (t *Table) Range(ctx context.Context, q storage.Query) (page storage.Page, err error) {
 	err = doRead(ctx, "table query", func(ctx context.Context) error {
 		pager := t.client.NewListEntitiesPager(listOptions(q))
@@ -62,14 +62,14 @@ func (t *Table) Range(ctx context.Context, q storage.Query) (page storage.Page, 
 	return page, nil
 }
 
-// listOptions ask for full metadata, because only that is documented to include the rows' ETags.
+// listOptions requests full metadata: by Azure's documentation, only full metadata has the ETags of the rows.
 func listOptions(q storage.Query) *aztables.ListEntitiesOptions {
 	limit := q.Limit
 	if limit <= 0 || limit > maxRows {
 		limit = maxRows
 	}
 	o := &aztables.ListEntitiesOptions{
-		Filter: new(queryFilter(q)), Top: new(int32(limit)), Format: new(aztables.MetadataFormatFull), // at most 1000
+		Filter: new(queryFilter(q)), Top: new(int32(limit)), Format: new(aztables.MetadataFormatFull),
 	}
 	if q.Columns != nil {
 		columns := append(slices.Clone(q.Columns), "PartitionKey", "RowKey")
@@ -94,7 +94,7 @@ func queryFilter(q storage.Query) string {
 
 func quoteOData(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// defectError marks an error as a defect rather than a failed call.
+// defectError wraps an error that a repeat of the call would not cure, for example an answer that cannot be decoded.
 func defectError(op string, err error) error {
 	if err == nil {
 		return nil

@@ -31,12 +31,12 @@ func (t *Table) Transact(ctx context.Context, partition string, ops []storage.Op
 	return b.readETags(ops)
 }
 
-// placeholderActions make the SDK build a request, whose body batchPolicy replaces.
+// placeholderActions make the SDK build a request. batchPolicy replaces the body of this request.
 var placeholderActions = []aztables.TransactionAction{{ActionType: aztables.TransactionTypeDelete,
 	Entity: []byte(`{"PartitionKey":"-","RowKey":"-"}`)}}
 
-// checkOps refuses operations with mistakes before they are sent, because storage answers some mistakes with
-// an error that names no operation.
+// checkOps refuses invalid operations before Transact sends them. For some mistakes, storage's own error does not
+// name the operation.
 func checkOps(partition string, ops []storage.Op) error {
 	switch {
 	case len(ops) == 0:
@@ -74,9 +74,9 @@ func refusedError(k storage.Kind, index int, err error) error {
 
 type batchKey struct{}
 
-// batch is a transaction in flight, and its raw response.
+// batch is a transaction and its raw response.
 type batch struct {
-	table     string // the table's name
+	table     string
 	partition string
 	ops       []storage.Op
 	response  *http.Response
@@ -85,9 +85,8 @@ type batch struct {
 
 var errResponseTaken = errors.New("the response is read by batchPolicy")
 
-// batchPolicy sets the body of a transaction's request, and takes the response before the SDK reads it:
-// the SDK drops the ETags and the index of the failed operation, and fails on a body that it does not
-// expect.
+// batchPolicy sets the body of a transaction's request, and reads the response in place of the SDK. The SDK would drop
+// the ETags and the index of the failed operation, and would fail on an unexpected body.
 type batchPolicy struct{}
 
 // Do implements policy.Policy.

@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage"
 )
 
-// timeLayout is the layout of a time in storage, which keeps seven decimal places of a second.
+// timeLayout is the layout of a time in storage. Storage keeps seven decimal places of a second.
 const timeLayout = "2006-01-02T15:04:05.0000000Z"
 
 const typeSuffix = "@odata.type"
@@ -28,7 +28,6 @@ func encodeFloat(f float64) any {
 	return f
 }
 
-// toRow converts the JSON of a row.
 func toRow(entity map[string]any) (storage.Row, error) {
 	r := storage.Row{Values: make(map[string]any)}
 	r.Partition, _ = entity["PartitionKey"].(string)
@@ -60,7 +59,7 @@ func isSystem(name string) bool {
 func decodeValue(raw any, edm string) (any, error) {
 	text, ok := raw.(string)
 	if !ok {
-		return raw, nil // a bool, or a number without annotation; Weir stores no Edm.Int32
+		return raw, nil // a bool or a float64; Weir stores no Edm.Int32
 	}
 	switch edm {
 	case "Edm.Int64":

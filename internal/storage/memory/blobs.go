@@ -14,7 +14,7 @@ import (
 // maxListed is the largest number of names in one page of a listing.
 const maxListed = 1000
 
-// Blobs is a container of blobs.
+// Blobs implements storage.Blobs and storage.BlobMarks on one container.
 type Blobs struct {
 	now   func() time.Time
 	mu    sync.Mutex
@@ -70,7 +70,7 @@ func (b *Blobs) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// Mark implements storage.BlobMarks. As on Azure, marking a blob counts as a modification.
+// Mark implements storage.BlobMarks. As on Azure, Mark changes the blob's time of modification.
 func (b *Blobs) Mark(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return newError("blob mark", storage.Unavailable, err)
@@ -84,7 +84,7 @@ func (b *Blobs) Mark(ctx context.Context, name string) error {
 	return nil
 }
 
-// List implements storage.BlobMarks. Its marker is the last name of the previous page.
+// List implements storage.BlobMarks. The marker is the last name of the previous page.
 func (b *Blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.BlobPage{}, newError("blob list", storage.Unavailable, err)
@@ -100,8 +100,7 @@ func (b *Blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPa
 	return page, nil
 }
 
-// listNames returns the names of one page of a container, in order, and the marker of the next page; "" = this is the
-// last page.
+// listNames returns the sorted names of one page, and the marker of the next page. For the last page, next is empty.
 func listNames[T any](all map[string]T, prefix, marker string) (names []string, next string) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !strings.HasPrefix(name, prefix) || name <= marker {
@@ -115,5 +114,5 @@ func listNames[T any](all map[string]T, prefix, marker string) (names []string, 
 	return names, ""
 }
 
-// wholeSecondNow returns the time in whole seconds, like the service.
+// wholeSecondNow returns the time in whole seconds, because Azure stores whole seconds.
 func (b *Blobs) wholeSecondNow() time.Time { return b.now().UTC().Truncate(time.Second) }

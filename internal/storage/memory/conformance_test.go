@@ -10,7 +10,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// clock stands still until it is moved.
+// clock changes its time only in Advance.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

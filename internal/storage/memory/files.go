@@ -13,12 +13,12 @@ import (
 	"weir/internal/storage"
 )
 
-// Files is a container of files.
+// Files implements storage.Files on one container.
 type Files struct {
 	now      func() time.Time
 	mu       sync.Mutex
 	files    map[string]*file
-	versions int // number of versions that were written so far, in all files together
+	versions int // number of versions that were written so far, of all files
 }
 
 type file struct {
@@ -28,7 +28,7 @@ type file struct {
 
 var _ storage.Files = (*Files)(nil)
 
-// List implements storage.Files. Its marker is the last name of the previous page.
+// List implements storage.Files. The marker is the last name of the previous page.
 func (f *Files) List(ctx context.Context, prefix, marker string) (storage.FilePage, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.FilePage{}, newError("file list", storage.Unavailable, err)
@@ -78,7 +78,7 @@ func (f *Files) Write(ctx context.Context, name, contentType string, metadata ma
 	return nil
 }
 
-// Append adds bytes to the end of a file, as a writer of an append blob does. It creates a missing file.
+// Append adds bytes to the end of a file, like a writer of an append blob. It creates a missing file.
 func (f *Files) Append(name string, data []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +111,8 @@ func (f *Files) Delete(ctx context.Context, name string, version storage.ETag) e
 	return nil
 }
 
-// findVersion returns a version of a file; an empty version means any. The caller has locked mu.
+// findVersion returns a file if it has the given version. An empty version matches every version. The caller has locked
+// mu.
 func (f *Files) findVersion(op, name string, version storage.ETag) (*file, error) {
 	found := f.files[name]
 	switch {

@@ -5,11 +5,11 @@ import (
 	"sort"
 )
 
-// blockKeys is the largest number of keys in a block.
+// blockKeys is the largest number of keys in a block of a keyList.
 const blockKeys = 512
 
-// keyList has the row keys of a partition in byte order, in blocks of bounded size, so that an insert or
-// removal moves at most one block of keys.
+// keyList has the row keys of a partition in byte order. The keys are in blocks of bounded size, so that an insert or
+// removal moves the keys of one block at most.
 type keyList struct {
 	blocks [][]string // no block is empty
 }
@@ -27,7 +27,7 @@ func (s *keyList) findPos(k string) (keyPos, bool) {
 	return keyPos{b, at}, found
 }
 
-// keyAt returns the key at a position; false = the position is behind the last key.
+// keyAt returns the key at a position; false = the position is past the last key.
 func (s *keyList) keyAt(p keyPos) (string, bool) {
 	if p.block >= len(s.blocks) {
 		return "", false
@@ -59,7 +59,8 @@ func (s *keyList) insertKey(k string) {
 	}
 }
 
-// appendKey adds the greatest key. A full last block is not split, because a log grows at its end.
+// appendKey adds a key that is greater than all others. If the last block is full, the key gets a new block. If
+// appendKey split the full block instead, keys that arrive in ascending order would leave every block half empty.
 func (s *keyList) appendKey(k string) {
 	last := len(s.blocks) - 1
 	if last < 0 || len(s.blocks[last]) >= blockKeys {

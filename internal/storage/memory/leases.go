@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage"
 )
 
-// Leases are the leases of a container's blobs.
+// Leases implements storage.Leases.
 type Leases struct {
 	now    func() time.Time
 	mu     sync.Mutex
@@ -19,7 +19,7 @@ type Leases struct {
 }
 
 type lease struct {
-	id        string // id of the last Acquire, even if the lease has expired; empty = the lease was released
+	id        string // id of the last successful Acquire; an expired lease keeps its id; empty = released
 	length    time.Duration
 	expiresAt time.Time
 }
@@ -45,8 +45,7 @@ func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Durat
 	return nil
 }
 
-// Renew implements storage.Leases. As on Azure, the last holder can renew an expired lease
-// until another id acquires it.
+// Renew implements storage.Leases.
 func (l *Leases) Renew(ctx context.Context, name, id string) error {
 	if err := ctx.Err(); err != nil {
 		return newError("lease renew", storage.Unavailable, err)

@@ -11,21 +11,21 @@ import (
 	"weir/internal/storage"
 )
 
-// Limits of a row, by Azure's documentation ("Understanding the Table service data model").
+// Limits of a row, from Azure's documentation ("Understanding the Table service data model").
 const (
-	maxProperty   = 64 << 10 // bytes; a UTF-16 unit of a text counts as two
+	maxProperty   = 64 << 10 // bytes of a value; texts count as UTF-16
 	maxRow        = 1 << 20
 	maxKey        = 1 << 10
 	maxProperties = 252
 	maxName       = 255
 )
 
-// opBytes is about the number of bytes of one operation in a transaction's request, without its values.
+// opBytes is the approximate size of one operation in a transaction's request, without the row's values.
 const opBytes = 600
 
 var errTooLarge = errors.New("over the limit")
 
-// checkTransaction refuses transactions that Azure refuses whatever rows the table has.
+// checkTransaction refuses a transaction that breaks one of Azure's limits or rules. It does not look at stored rows.
 func checkTransaction(partition string, ops []storage.Op) error {
 	switch {
 	case len(ops) == 0:
@@ -61,7 +61,7 @@ func refusedError(index int, err error) error {
 	return &storage.Error{Op: opTransact, Kind: kind, Index: index, Err: err}
 }
 
-// checkOp returns about how many bytes an operation adds to its request, or why Azure refuses the operation.
+// checkOp returns the approximate size of an operation in its request, or an error if Azure would refuse the operation.
 func checkOp(op storage.Op) (sent int, err error) {
 	switch {
 	case op.Kind < storage.Insert || op.Kind > storage.Upsert:
@@ -78,7 +78,7 @@ func checkOp(op storage.Op) (sent int, err error) {
 	return opBytes + sent, err
 }
 
-// rowSize returns the size of a row in storage, and the approximate size of its JSON.
+// rowSize returns the size of a row in storage, and the approximate size of the row's JSON, both in bytes.
 func rowSize(values map[string]any) (stored, sent int, err error) {
 	for name, value := range values {
 		if value == nil {
@@ -108,7 +108,7 @@ func valueSize(value any) (stored, sent int, err error) {
 	case int64, bool, float64:
 		return 8, 20, nil
 	case time.Time:
-		// Azure keeps times from the year 1601 on; Go's zero time is earlier.
+		// Azure accepts times from the year 1601 on. Go's zero time is earlier.
 		if y := v.UTC().Year(); y < 1601 || y > 9999 {
 			return 0, 0, fmt.Errorf("time in the year %d", y)
 		}
@@ -121,7 +121,7 @@ func valueSize(value any) (stored, sent int, err error) {
 	return 0, 0, fmt.Errorf("a %T cannot be stored", value)
 }
 
-// utf16Len counts like Azure: a character outside the basic plane counts twice.
+// utf16Len returns the length of s in UTF-16 units, in which Azure measures texts.
 func utf16Len(s string) (n int) {
 	for _, r := range s {
 		n += max(1, utf16.RuneLen(r))
@@ -129,7 +129,7 @@ func utf16Len(s string) (n int) {
 	return n
 }
 
-// jsonLen returns about the length of a text as JSON: markup and control characters take six bytes.
+// jsonLen returns the approximate length of s as a JSON string. JSON writes markup and control characters in six bytes.
 func jsonLen(s string) int {
 	n := len(s) + 2
 	for i := range len(s) {
@@ -143,8 +143,7 @@ func jsonLen(s string) int {
 	return n
 }
 
-// isValidName reports whether a value may have this name, by Azure's rule for property names. Azure reserves some
-// names.
+// isValidName reports whether Azure's rule for property names allows this name. The rule also reserves some names.
 func isValidName(name string) bool {
 	switch name {
 	case "", "PartitionKey", "RowKey", "Timestamp":

@@ -1,6 +1,6 @@
-// Package memory implements the storage ports in memory, with the semantics of Azure Storage, for tests
-// and simulation under virtual time. It has no goroutines and no timers: expiry is computed from the
-// given clock.
+// Package memory implements the ports of package storage in memory, with the semantics of Azure Storage. The package is
+// for tests and for simulations under virtual time. It has no goroutines and no timers: each call reads the account's
+// clock to find out which leases have expired and which queue messages are visible.
 package memory
 
 import (
@@ -20,7 +20,7 @@ type Account struct {
 	files  map[string]*Files
 }
 
-// New returns an empty account that uses the given clock.
+// New returns an empty account. The function now is the account's clock.
 func New(now func() time.Time) *Account {
 	return &Account{
 		now: now, table: &Table{partitions: map[string]*partition{}},
@@ -39,7 +39,7 @@ func (a *Account) Blobs() *Blobs { return a.blobs }
 // Leases returns the account's leases.
 func (a *Account) Leases() *Leases { return a.leases }
 
-// Queue returns the queue of a name, and creates it on first use.
+// Queue returns the queue with this name. The first call for a name creates the queue.
 func (a *Account) Queue(name string) *Queue {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -51,7 +51,7 @@ func (a *Account) Queue(name string) *Queue {
 	return q
 }
 
-// Files returns the files of a container, and creates it on first use.
+// Files returns the files of a container. The first call for a container creates the container.
 func (a *Account) Files(container string) *Files {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,7 +18,7 @@ const (
 	theirs = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 )
 
-// Azure refuses these cases, and the emulator takes them. Package storagetest has the cases that both refuse.
+// TestTable_TransactAsAzure checks that the table refuses transactions that Azure refuses.
 func TestTable_TransactAsAzure(t *testing.T) {
 	t.Parallel()
 	table := memory.New(newClock().Now).Table()
@@ -60,7 +60,7 @@ func TestTable_TransactAsAzure(t *testing.T) {
 	}
 }
 
-// TestTable_RangeAgainstModel inserts and removes many keys, and compares the table's ranges with those of a plain set.
+// TestTable_RangeAgainstModel inserts and removes random keys, and compares ranges of the table with a plain set.
 func TestTable_RangeAgainstModel(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -126,7 +126,7 @@ func TestAccount_Queue(t *testing.T) {
 	}
 }
 
-// The account has no timers: at each call it computes from the clock which leases and messages have expired.
+// An account has no timers: its clock alone decides when leases expire and when delayed queue messages appear.
 func TestAccount_VirtualTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,7 +185,8 @@ func TestBlobs_ListLargest(t *testing.T) {
 	}
 }
 
-// BenchmarkTable_Transact grows a lane: each transaction adds a row at the end of the keys and one in their middle.
+// BenchmarkTable_Transact grows a partition as a lane does: each transaction adds a message row (m_) after all other
+// rows, and the row of an idempotency key (i_) at a random place among the i_ rows.
 func BenchmarkTable_Transact(b *testing.B) {
 	table := memory.New(time.Now).Table()
 	for i := 0; b.Loop(); i++ {

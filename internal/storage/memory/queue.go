@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage"
 )
 
-// maxMessage is the limit of a queue message in base64, in bytes.
+// maxMessage is Azure's limit for the base64 of a queue message, in bytes.
 const maxMessage = 64 << 10
 
 // maxHide is the longest time for which a message can be hidden.
@@ -121,8 +121,7 @@ func (q *Queue) Length(ctx context.Context) (int64, error) {
 	return int64(len(q.messages)), nil
 }
 
-// findDequeued returns the index of the message with the ID and the pop receipt of in; -1 = none. The caller has locked
-// mu.
+// findDequeued returns the index of the message with the ID and pop receipt of in; -1 = none. The caller has locked mu.
 func (q *Queue) findDequeued(in storage.QueueMessage) int {
 	return slices.IndexFunc(q.messages, func(m *message) bool { return m.ID == in.ID && m.PopReceipt == in.PopReceipt })
 }
@@ -143,7 +142,7 @@ func checkMessage(op, text string, hide, least time.Duration) error {
 	return nil
 }
 
-// wholeSeconds rounds up to whole seconds, as the Azure adapter does.
+// wholeSeconds rounds up to whole seconds, like package azure.
 func wholeSeconds(d time.Duration) time.Duration {
 	return (d + time.Second - 1) / time.Second * time.Second
 }

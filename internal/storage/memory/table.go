@@ -63,7 +63,7 @@ func (t *Table) Range(ctx context.Context, q storage.Query) (storage.Page, error
 	}
 	from := q.From
 	if q.After != "" && q.After >= from {
-		from = q.After + "\x00" // the least key after q.After
+		from = q.After + "\x00" // the smallest key greater than q.After
 	}
 	var page storage.Page
 	at, _ := p.keys.findPos(from)
@@ -108,7 +108,7 @@ func (t *Table) Transact(ctx context.Context, name string, ops []storage.Op) ([]
 	return etags, nil
 }
 
-// refusalOf returns the kind of error with which an operation is refused; Other means that it can be applied.
+// refusalOf returns the kind of the error with which storage refuses op. If storage accepts op, the kind is Other.
 func (p *partition) refusalOf(op storage.Op) storage.Kind {
 	row, exists := p.rows[op.Key]
 	switch {
@@ -148,7 +148,7 @@ func (t *Table) applyOp(p *partition, name string, op storage.Op) storage.ETag {
 	return row.ETag
 }
 
-// copyRow copies a row with the given columns; nil = all.
+// copyRow copies a row, with only the given columns; nil = all columns.
 func copyRow(row storage.Row, columns []string) storage.Row {
 	out := row
 	out.Values = make(map[string]any, len(row.Values))
@@ -163,7 +163,7 @@ func copyRow(row storage.Row, columns []string) storage.Row {
 	return out
 }
 
-// copyValue copies a value as Azure stores it: times in UTC, to 100 ns.
+// copyValue copies a value. It converts times as Azure does: to UTC, truncated to 100 ns.
 func copyValue(value any) any {
 	switch v := value.(type) {
 	case []byte:

@@ -13,7 +13,7 @@ import (
 	"weir/internal/storage"
 )
 
-// Blobs is the suite for storage.Blobs and storage.BlobMarks.
+// Blobs is the suite for storage.Blobs and storage.BlobMarks. The function open returns an empty container.
 func Blobs(t *testing.T, open func(t *testing.T) interface {
 	storage.Blobs
 	storage.BlobMarks
@@ -48,7 +48,7 @@ func putWhole(t *testing.T, b BlobPort) {
 	}
 }
 
-// putCopied: the blob shares no memory with the caller that wrote it, or with a reader.
+// putCopied checks that changes to the slices of Put and Get do not change the stored blob.
 func putCopied(t *testing.T, b BlobPort) {
 	data := []byte("given")
 	requireNoError(t, b.Put(t.Context(), "n", data))
@@ -122,8 +122,7 @@ func listPrefix(t *testing.T, b BlobPort) {
 	wantNames(t, "all of the prefix", listAll(t, b, "1.0/"), names...)
 }
 
-// listContinued: if there are more blobs than one page may have, each next page begins after the last name of the
-// previous page.
+// listContinued lists more blobs than one page can have. Each page must begin after the last name of the previous page.
 func listContinued(t *testing.T, b BlobPort) {
 	const blobs = 1100
 	var names []string
@@ -157,7 +156,7 @@ func listContinued(t *testing.T, b BlobPort) {
 	}
 }
 
-// listAll follows a listing to its end.
+// listAll returns the blobs of all pages.
 func listAll(t *testing.T, b BlobPort, prefix string) (all []storage.BlobInfo) {
 	t.Helper()
 	for marker := ""; ; {

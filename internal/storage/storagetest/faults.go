@@ -9,14 +9,14 @@ import (
 	"weir/internal/storage"
 )
 
-// Call describes a call of a port's method. A fault hook decides by it how the call fails.
+// Call describes a call of a port's method. A hook gets the Call, and decides whether the call fails.
 type Call struct {
-	Actor     string // the caller, as given to As; empty without As
+	Actor     string // the actor that was given to As; empty without As
 	Port      string // "table", "queue", "blobs", "files", "leases"
 	Op        string // the method's name
 	Partition string
-	// Key depends on the method. It is the row key, the From of a query, the name of a blob, file or lease, the prefix
-	// of a listing, the text that is put, or the ID of a queue's message. In the other methods it is empty.
+	// Key depends on the method: it is a row key, the From of a query, the name of a blob, file or lease, the prefix of
+	// a listing, the text of a new queue message, or the ID of a dequeued message. For other methods, Key is empty.
 	Key string
 	Ops []storage.Op // the operations of Transact
 }
@@ -24,14 +24,16 @@ type Call struct {
 // FaultKind is the way in which a call fails.
 type FaultKind int
 
-// The faults of a write. Dequeuing messages is a write, too. A read returns Unavailable with any fault. If the
-// fault is Hang or HangAfter, the read returns when its context ends, otherwise at once.
+// The faults. The comments beside them describe writes; Queue.Get counts as a write.
+//
+// A read returns Unavailable with any fault except None. With Hang and HangAfter, the read returns when its context
+// ends. With the other faults, the read returns at once.
 const (
 	None       FaultKind = iota
 	FailBefore           // the write is never done; the call returns Unavailable
 	FailAfter            // the write is done; the call returns Ambiguous
-	Late                 // the call returns Ambiguous at once; the write is done after Delay
-	LateHeld             // the call returns Ambiguous at once; the write is done at Release
+	Late                 // the call returns Ambiguous at once; the write is done when Delay is over
+	LateHeld             // the call returns Ambiguous at once; the write is done when Release is called
 	Hang                 // the write is never done; the call returns Ambiguous when the context ends
 	HangAfter            // the write is done; the call returns Ambiguous when the context ends
 )
@@ -40,18 +42,18 @@ const (
 type Fault struct {
 	Kind  FaultKind
 	Delay time.Duration // for Late
-	Err   error         // returned instead of the kind's own error
+	Err   error         // if set, the call returns Err instead of the error of Kind
 }
 
-// Faults injects failures into the ports that it wraps; a hook decides for each call. It may be used
-// concurrently.
+// Faults wraps ports and injects failures into their calls. A hook decides for each call whether and how the call
+// fails. All methods may be called concurrently.
 type Faults struct {
 	*shared
 	actor string
 }
 
 type shared struct {
-	asking  sync.Mutex // locked while a hook runs, so that hooks need no lock of their own
+	asking  sync.Mutex // locked during a hook, so that hooks need no lock of their own
 	mu      sync.Mutex
 	hook    func(Call) Fault
 	release chan struct{}
@@ -61,20 +63,19 @@ type shared struct {
 // NewFaults returns Faults without a hook: no call fails.
 func NewFaults() *Faults { return &Faults{shared: &shared{release: make(chan struct{})}} }
 
-// As returns the same faults for another actor. Ports that it wraps name the actor in each Call, so that
-// one hook can distinguish the processes of a simulation.
+// As returns Faults that share f's hook. If the returned Faults wrap a port, each Call of the port has this actor.
+// So one hook can distinguish the processes of a simulation.
 func (f *Faults) As(actor string) *Faults { return &Faults{shared: f.shared, actor: actor} }
 
-// Set installs the hook that decides before each call, in place of any other; nil = no call fails. One
-// call at a time runs the hook, and the hook may call Set and Release.
+// Set replaces the hook. The hook runs before each call, for one call at a time, and returns the call's fault. If the
+// hook is nil, no call fails. The hook may call Set and Release.
 func (f *Faults) Set(hook func(Call) Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.hook = hook
 }
 
-// Once fails the first call that matches. The hook that was set before, also by Once, decides about all
-// other calls.
+// Once fails the first call that matches. For all other calls, the hook that was installed before decides.
 func (f *Faults) Once(match func(Call) bool, fault Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +92,7 @@ func (f *Faults) Once(match func(Call) bool, fault Fault) {
 	}
 }
 
-// Release lets all writes begin that have waited for it because of LateHeld. Wait returns when they are done.
+// Release starts all writes that wait because of LateHeld. Wait returns when these writes are done.
 func (f *Faults) Release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +100,7 @@ func (f *Faults) Release() {
 	f.release = make(chan struct{})
 }
 
-// Wait waits until all late writes are done.
+// Wait returns when all writes with Late or LateHeld are done.
 func (f *Faults) Wait() { f.late.Wait() }
 
 func (f *Faults) decideFault(c Call) (Fault, <-chan struct{}) {
@@ -117,7 +118,7 @@ func (f *Faults) decideFault(c Call) (Fault, <-chan struct{}) {
 
 var errInjected = errors.New("injected fault")
 
-// doWrite makes a write with its fault. The answer of do is lost unless the fault is None.
+// doWrite makes a write with its fault. If the fault is not None, doWrite does not return the error of do.
 func (f *Faults) doWrite(ctx context.Context, c Call, do func(context.Context) error) error {
 	fault, release := f.decideFault(c)
 	switch fault.Kind {
@@ -138,7 +139,6 @@ func (f *Faults) doWrite(ctx context.Context, c Call, do func(context.Context) e
 	return faultError(c, fault, storage.Ambiguous)
 }
 
-// doRead makes a read with its fault.
 func (f *Faults) doRead(ctx context.Context, c Call, do func() error) error {
 	fault, _ := f.decideFault(c)
 	switch fault.Kind {
@@ -150,7 +150,7 @@ func (f *Faults) doRead(ctx context.Context, c Call, do func() error) error {
 	return faultError(c, fault, storage.Unavailable)
 }
 
-// runLater makes the call after the delay or at Release; the caller does not wait for it.
+// runLater starts a goroutine that makes the write when the fault's delay is over or when Release is called.
 func (f *Faults) runLater(ctx context.Context, fault Fault, release <-chan struct{}, do func(context.Context) error) {
 	f.late.Go(func() {
 		if fault.Kind == Late {

@@ -14,7 +14,7 @@ import (
 
 const holder = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
-// ports are the ports of one account. The methods of Account return ports without faults; the fields are ports with
+// ports are the ports of one account. The fields are ports with faults. The methods of Account return ports without
 // faults.
 type ports struct {
 	*memory.Account
@@ -34,9 +34,8 @@ func newPorts(t *testing.T) *ports {
 	}
 }
 
-// write is a write to storage.
 type write struct {
-	prepare func(ctx context.Context, p *ports) error // makes the write possible; nil = not needed
+	prepare func(ctx context.Context, p *ports) error // makes the write possible; can be nil
 	do      func(ctx context.Context, p *ports) error
 	done    func(ctx context.Context, p *ports) bool // reports whether storage has done the write
 }
@@ -99,7 +98,7 @@ func TestFaults_Writes(t *testing.T) {
 		kind  storage.Kind
 		takes time.Duration // time until the call returns; its context ends after 5 s
 		done  bool          // the write is done when the call returns
-		later bool          // the write is done when Wait returns, without Release
+		later bool          // the write is done after the test has called Faults.Wait
 	}{
 		"FailBefore": {storagetest.Fault{Kind: storagetest.FailBefore}, storage.Unavailable, 0, false, false},
 		"FailAfter":  {storagetest.Fault{Kind: storagetest.FailAfter}, storage.Ambiguous, 0, true, true},
@@ -129,8 +128,8 @@ func TestFaults_Writes(t *testing.T) {
 					if took := time.Since(start); took != test.takes {
 						t.Errorf("took %v, want %v", took, test.takes)
 					}
-					// Only a write with Late is checked before it is due. The check after the queue's Get would prove
-					// nothing, because the check itself dequeues the message.
+					// For Late, the write must not be done yet. The test does not check this for "queue Get",
+					// because the function "done" of "queue Get" itself dequeues the message.
 					if test.done == test.later {
 						p.faults.Release()
 					} else if w.done(t.Context(), p) && op != "queue Get" {
@@ -185,7 +184,7 @@ func TestFaults_Reads(t *testing.T) {
 	}
 }
 
-// isOp matches "port Op".
+// isOp matches calls by port and method, for example "queue Put".
 func isOp(name string) func(storagetest.Call) bool {
 	return func(c storagetest.Call) bool { return c.Port+" "+c.Op == name }
 }
@@ -201,7 +200,7 @@ func TestFaults_Late(t *testing.T) {
 		if !storage.Is(err, storage.Ambiguous) {
 			t.Fatalf("got %v, want an error of kind Ambiguous", err)
 		}
-		cancel() // the write is under way already, so it is done in spite of this
+		cancel() // does not prevent the write, because the write was sent before
 		ops[0].Values["B"].([]byte)[0] = 'X'
 		ops[0].Values["C"] = true
 		ops[0].Key = "other"
@@ -255,7 +254,7 @@ func TestFaults_Call(t *testing.T) {
 	var calls []storagetest.Call
 	p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		calls = append(calls, c)
-		p.faults.Release() // a hook may call Release itself
+		p.faults.Release() // must not deadlock
 		return storagetest.Fault{}
 	})
 	a := p.faults.As("a").Table(p.Table())

@@ -12,7 +12,7 @@ import (
 	"weir/internal/storage"
 )
 
-// Files is the suite for storage.Files.
+// Files is the suite for storage.Files. The function open returns an empty container.
 func Files(t *testing.T, open func(t *testing.T) storage.Files) {
 	t.Helper()
 	runEach(t, open, map[string]func(*testing.T, storage.Files){
@@ -26,7 +26,7 @@ func Files(t *testing.T, open func(t *testing.T) storage.Files) {
 	})
 }
 
-// findFile returns the file of a name as the listing has it.
+// findFile returns a file's entry in the listing.
 func findFile(t *testing.T, f storage.Files, name string) storage.File {
 	t.Helper()
 	page, err := f.List(t.Context(), "", "")
@@ -38,7 +38,7 @@ func findFile(t *testing.T, f storage.Files, name string) storage.File {
 	return page.Files[i]
 }
 
-// writeText writes a file, and returns its version.
+// writeText writes a file, and returns the file's entry in the listing.
 func writeText(t *testing.T, f storage.Files, name, text string) storage.File {
 	t.Helper()
 	requireNoError(t, f.Write(t.Context(), name, "text/xml", nil, strings.NewReader(text)))
@@ -79,9 +79,9 @@ func writeFiles(t *testing.T, f storage.Files) {
 
 var errBody = errors.New("the body broke")
 
-// writeOddNames writes files whose names could become other names on their way through a URL, for example if the URL
-// is decoded twice or its dots are removed. Each name must be a file of its own. No name has a backslash, because
-// Azurite turns a backslash into a slash.
+// writeOddNames writes files with names that a URL can distort, for example if a client decodes the URL twice or
+// removes dots. Each name must be a file of its own. No name has a backslash, because Azurite replaces backslashes by
+// slashes.
 func writeOddNames(t *testing.T, f storage.Files) {
 	names := []string{"a%2Fb.xml", "a/b.xml", "a%252Fb.xml", "x/../a.xml", "a.xml", "../out.xml", "x/./b.xml", "x//b.xml",
 		"a?b=c#d", "dot.", "dots...", " space ", "+", "%", "<a href='x'>.xml", "ä/漢字/😀.xml",
@@ -104,7 +104,7 @@ func writeOddNames(t *testing.T, f storage.Files) {
 	}
 }
 
-// writeBrokenBody writes bodies that fail before their end. Their files must not appear.
+// writeBrokenBody writes files from bodies that fail before their end. The files must not appear in the listing.
 func writeBrokenBody(t *testing.T, f storage.Files) {
 	for name, before := range map[string]int{"short": 3, "long": 5 << 20} {
 		body := io.MultiReader(bytes.NewReader(make([]byte, before)), brokenReader{})

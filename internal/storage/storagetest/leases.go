@@ -20,7 +20,7 @@ const (
 // Leases is the suite for storage.Leases.
 func Leases(t *testing.T, h LeaseHarness) {
 	t.Helper()
-	// Tests that let time pass come first, because all tests share the clock.
+	// Expiry moves the clock that all tests share. So Expiry runs alone, before the other tests.
 	t.Run("Expiry", func(t *testing.T) { leaseExpiry(t, h.Open(t), h.Advance) })
 	runEach(t, h.Open, map[string]func(*testing.T, storage.Leases){
 		"OneHolder":         leaseOneHolder,
@@ -34,7 +34,8 @@ func Leases(t *testing.T, h LeaseHarness) {
 	})
 }
 
-// leaseExpiry lets 17 s pass once for all its cases, because the shortest lease of real storage takes 15 s.
+// leaseExpiry tests all cases of expiry within the same 17 s, because with the emulator each wait takes real time. The
+// shortest lease lasts 15 s.
 func leaseExpiry(t *testing.T, l storage.Leases, advance func(time.Duration)) {
 	ctx := t.Context()
 	for _, name := range []string{"kept", "lost", "idle", "renewed", "reacquired", "returned", "passed"} {
@@ -56,7 +57,7 @@ func leaseExpiry(t *testing.T, l storage.Leases, advance func(time.Duration)) {
 	wantKind(t, "acquire another id's lease", l.Acquire(ctx, "lost", ours, shortest), storage.Conflict)
 	requireNoError(t, l.Renew(ctx, "lost", theirs))
 
-	requireNoError(t, l.Renew(ctx, "kept", ours)) // the lease has expired, and no other id has acquired it
+	requireNoError(t, l.Renew(ctx, "kept", ours)) // an expired lease that no other id has acquired
 	wantKind(t, "acquire a lease that was renewed late", l.Acquire(ctx, "kept", theirs, shortest), storage.Conflict)
 	requireNoError(t, l.Acquire(ctx, "idle", ours, shortest))
 	requireNoError(t, l.Release(ctx, "returned", ours))
@@ -78,7 +79,8 @@ func leaseOneHolder(t *testing.T, l storage.Leases) {
 	requireNoError(t, l.Release(ctx, "1.0", ours))
 }
 
-// leaseOneOfMany: several ids acquire a lease at once, on a blob that does not exist yet. One of them gets the lease.
+// leaseOneOfMany lets several ids acquire a lease concurrently. The blob of the lease does not exist yet. Exactly one
+// id must get the lease.
 func leaseOneOfMany(t *testing.T, l storage.Leases) {
 	const holders = 8
 	won := make(chan bool, holders)

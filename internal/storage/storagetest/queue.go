@@ -13,7 +13,7 @@ import (
 // Queue is the suite for storage.Queue and storage.QueueLength.
 func Queue(t *testing.T, h QueueHarness) {
 	t.Helper()
-	// Tests that let time pass come first and one by one, because all tests share the clock.
+	// These three tests move the clock that all tests share. So they run one by one before the other tests.
 	t.Run("Time/PutDelayed", func(t *testing.T) { putDelayed(t, h.Open(t), h.Advance) })
 	t.Run("Time/TakenAgain", func(t *testing.T) { takenAgain(t, h.Open(t), h.Advance) })
 	t.Run("Time/PutBack", func(t *testing.T) { putBack(t, h.Open(t), h.Advance) })
@@ -48,8 +48,8 @@ func putDelayed(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	}
 }
 
-// takenAgain: a message that is not deleted in time becomes visible again. When the message is dequeued again, its
-// old pop receipt is invalid.
+// takenAgain checks that a dequeued message becomes visible again if it is not deleted in time. The second dequeue must
+// invalidate the first pop receipt.
 func takenAgain(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	ctx := t.Context()
 	requireNoError(t, q.Put(ctx, "lane 1", 0))
@@ -76,7 +76,7 @@ func takenAgain(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	wantLength(t, q, 0)
 }
 
-// putBack: an update changes the time at which a message is visible, and keeps its dequeue count.
+// putBack checks that Update changes the time at which a message becomes visible, and keeps the dequeue count.
 func putBack(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	ctx := t.Context()
 	requireNoError(t, q.Put(ctx, "before", 0))
@@ -170,7 +170,7 @@ func getRefused(t *testing.T, q QueuePort) {
 	}
 }
 
-// getOneTaker: several callers dequeue at once, and only one of them gets the message.
+// getOneTaker lets several callers dequeue one message concurrently. Exactly one caller must get the message.
 func getOneTaker(t *testing.T, q QueuePort) {
 	const takers = 8
 	requireNoError(t, q.Put(t.Context(), "lane 1", 0))

@@ -1,6 +1,6 @@
-// Package storagetest has the conformance suite of the storage ports, and wrappers that inject faults into
-// the ports. Every implementation passes the suite, so that results of the simulation on memory hold on the
-// real service.
+// Package storagetest has the conformance suite for the ports of package storage, and wrappers that inject faults into
+// the ports. Every implementation passes the suite, so that results of simulations with package memory also hold for
+// Azure Storage.
 package storagetest
 
 import (
@@ -12,33 +12,33 @@ import (
 	"weir/internal/storage"
 )
 
-// QueuePort has all calls of a queue.
+// QueuePort has all methods of a queue.
 type QueuePort = interface {
 	storage.Queue
 	storage.QueueLength
 }
 
-// BlobPort has all calls for blobs.
+// BlobPort has all methods for blobs.
 type BlobPort = interface {
 	storage.Blobs
 	storage.BlobMarks
 }
 
-// QueueHarness provides the suite with queues, and with the passing of time. Open returns an empty queue.
-// Advance returns when the queues' clock has moved on by at least d.
+// QueueHarness provides queues for the suite, and controls the clock of these queues. Open returns an empty queue.
+// Advance returns when the clock has advanced by at least d.
 type QueueHarness struct {
 	Open    func(t *testing.T) QueuePort
 	Advance func(d time.Duration)
 }
 
-// LeaseHarness provides the suite with leases, and with the passing of time. Open returns leases that were
-// never acquired. Advance returns when their clock has moved on by at least d.
+// LeaseHarness provides leases for the suite, and controls the clock of these leases. Open returns leases that were
+// never acquired. Advance returns when the clock has advanced by at least d.
 type LeaseHarness struct {
 	Open    func(t *testing.T) storage.Leases
 	Advance func(d time.Duration)
 }
 
-// spare is how far the test's clock may run ahead of storage's clock.
+// spare is the extra time that tests wait, because storage's clock can be behind the test's clock.
 const spare = 300 * time.Millisecond
 
 // runEach runs the tests in parallel, each on a port of its own.
@@ -86,8 +86,7 @@ func wantKeys(t *testing.T, what string, rows []storage.Row, want ...string) {
 	}
 }
 
-// sameValues reports whether the values that were read equal the values that were written. Their types must be equal,
-// too.
+// sameValues reports whether got and want have equal names, values and types.
 func sameValues(got, want map[string]any) bool {
 	if len(got) != len(want) {
 		return false

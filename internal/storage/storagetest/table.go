@@ -94,7 +94,7 @@ func valuesRoundTrip(t *testing.T, table storage.Table) {
 	}
 }
 
-// valuesCopied: the table shares no memory with the caller that wrote a row, or with a reader.
+// valuesCopied checks that later changes to written or returned values do not change the stored row.
 func valuesCopied(t *testing.T, table storage.Table) {
 	values := map[string]any{"B": []byte("given")}
 	putRow(t, table, insertOp("k", values))
@@ -194,7 +194,7 @@ func keysRefused(t *testing.T, table storage.Table) {
 	wantKeys(t, "after refusals", page.Rows)
 }
 
-// putRow makes one operation in partition p, and returns the row's ETag.
+// putRow applies one operation in partition "p", and returns the row's new ETag.
 func putRow(t *testing.T, table storage.Table, op storage.Op) storage.ETag {
 	t.Helper()
 	tags, err := table.Transact(t.Context(), "p", []storage.Op{op})

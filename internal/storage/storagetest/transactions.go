@@ -63,7 +63,8 @@ func transactIfMatch(t *testing.T, table storage.Table) {
 	wantKind(t, "ETag from before the row was deleted and inserted", err, storage.Precondition)
 }
 
-// transactETags: a transaction returns the new ETags of its rows, in order, and the next write can use them.
+// transactETags checks that a transaction returns the new ETags of its rows in order. The next transaction uses these
+// ETags as conditions.
 func transactETags(t *testing.T, table storage.Table) {
 	insertRows(t, table, "gone", "merged", "replaced")
 	seen := map[storage.ETag]bool{}
@@ -165,7 +166,7 @@ func transactRefused(t *testing.T, table storage.Table) {
 	wantKeys(t, "nothing done", queryPage(t, table, storage.Query{}).Rows)
 }
 
-// transactLargest: a transaction can have 100 operations and nearly 4 MiB. Base64 and headers count in these 4 MiB.
+// transactLargest makes a transaction of 100 operations whose request has nearly 4 MiB, base64 and headers included.
 func transactLargest(t *testing.T, table storage.Table) {
 	ops := make([]storage.Op, storage.MaxOps)
 	for i := range ops {
@@ -180,7 +181,8 @@ func transactLargest(t *testing.T, table storage.Table) {
 	}
 }
 
-// transactTwice: if a transaction with an ETag has succeeded, it fails when it is sent again.
+// transactTwice makes the same transaction twice. The first call changes the ETag of the row !head. The second call has
+// the old ETag as its condition, so it must fail.
 func transactTwice(t *testing.T, table storage.Table) {
 	head := putRow(t, table, insertOp("!head", nil))
 	ops := []storage.Op{{Kind: storage.Replace, Key: "!head", IfMatch: head}, insertOp("m_1", nil)}
@@ -192,7 +194,7 @@ func transactTwice(t *testing.T, table storage.Table) {
 	}
 }
 
-// transactOneWins: of several concurrent writers with the same ETag exactly one succeeds.
+// transactOneWins checks that exactly one of several concurrent writers with the same ETag succeeds.
 func transactOneWins(t *testing.T, table storage.Table) {
 	const writers = 8
 	tag := putRow(t, table, insertOp("!head", nil))
@@ -223,8 +225,8 @@ func transactOneWins(t *testing.T, table storage.Table) {
 	}
 }
 
-// transactSeenWhole: if one transaction writes neighbouring rows, Range returns all of them from before the
-// transaction, or all of them from after it.
+// transactSeenWhole checks that Range never returns a partly applied transaction: of two rows that are always written
+// together, both are old or both are new.
 func transactSeenWhole(t *testing.T, table storage.Table) {
 	write := func(kind storage.OpKind, n int64) error {
 		values := map[string]any{"N": n}

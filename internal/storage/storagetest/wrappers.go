@@ -11,10 +11,10 @@ import (
 	"weir/internal/storage"
 )
 
-// Table wraps a table.
+// Table returns inner with the faults of f.
 func (f *Faults) Table(inner storage.Table) storage.Table { return &table{f, inner} }
 
-// Queue wraps a queue. The result implements storage.QueueLength if inner does.
+// Queue returns inner with the faults of f. The result implements storage.QueueLength if inner does.
 func (f *Faults) Queue(inner storage.Queue) storage.Queue {
 	q := &queue{f, inner}
 	if l, ok := inner.(storage.QueueLength); ok {
@@ -23,13 +23,13 @@ func (f *Faults) Queue(inner storage.Queue) storage.Queue {
 	return q
 }
 
-// Blobs wraps blobs.
+// Blobs returns inner with the faults of f.
 func (f *Faults) Blobs(inner BlobPort) BlobPort { return &blobs{f, inner} }
 
-// Leases wraps leases.
+// Leases returns inner with the faults of f.
 func (f *Faults) Leases(inner storage.Leases) storage.Leases { return &leases{f, inner} }
 
-// Files wraps files.
+// Files returns inner with the faults of f.
 func (f *Faults) Files(inner storage.Files) storage.Files { return &files{f, inner} }
 
 type table struct {
@@ -68,8 +68,8 @@ func (t *table) Transact(ctx context.Context, partition string, ops []storage.Op
 	return <-answer, nil
 }
 
-// cloneOps copies operations: a late transaction must write the values that the operations had at the call, even if
-// the caller has changed them since.
+// cloneOps copies operations. If a fault delays a transaction, the caller can change its operations before the
+// transaction is done. The transaction must still write the values that the caller gave at first.
 func cloneOps(ops []storage.Op) []storage.Op {
 	out := slices.Clone(ops)
 	for i := range out {

@@ -10,7 +10,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// The tests of this file check that wrappers without a fault change nothing: they pass the suite.
+// Each test checks that the wrapper of a port passes the port's test suite if no fault is set.
 
 type clock struct {
 	mu  sync.Mutex

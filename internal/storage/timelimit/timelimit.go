@@ -1,9 +1,8 @@
-// Package timelimit ends storage calls that hang. Without it, a call without an answer would stop a
-// lane until the transport gives up, while the holder renews the lane's lease, so that no other
-// instance can take the lane over.
+// Package timelimit cuts off storage calls that hang. Without a limit, a call without an answer would stop a lane until
+// the transport gives up. The holder would still renew the lane's lease, so no other instance could take the lane over.
 //
-// Every process uses these wrappers, also in the simulation. A write that was sent and then ended is
-// Ambiguous, like every write without an answer: its caller sends it again, or reads whether it was done.
+// If a write is cut off after it was sent, its error has the kind storage.Ambiguous. The caller then sends the write
+// again, or reads whether storage has done the write.
 package timelimit
 
 import (
@@ -15,33 +14,33 @@ import (
 	"weir/internal/storage"
 )
 
-// A call that hung delays its lane by its limit and a pause of at most two seconds: together less than
-// ten seconds.
+// A hung call delays its lane by the call's limit, and then by a pause of at most two seconds. The sum must be less
+// than ten seconds.
 const (
-	// callLimit bounds a call with a small answer, which takes milliseconds as a rule.
+	// callLimit bounds a call with a small answer. Storage usually answers such a call within milliseconds.
 	callLimit = 4 * time.Second
-	// queryLimit bounds the wait for each answer to a query or a listing. It is longer, because storage itself
-	// may search for five seconds.
+	// queryLimit bounds the wait for each answer to a query or a listing. Storage can search for five seconds before it
+	// answers.
 	queryLimit = 6 * time.Second
-	// silenceLimit is the longest time without a byte of a blob or file. A limit on the whole call would fail
+	// silenceLimit is the longest time in which no byte of a blob or file moves. A limit on the whole call would fail
 	// each large body on a slow connection.
 	silenceLimit = 7 * time.Second
 )
 
-// ErrHung is the cause of a context that ended because its call hung.
+// ErrHung is the cause (see context.Cause) with which this package cancels the context of a hung call.
 var ErrHung = errors.New("storage did not answer in time")
 
 type movedKey struct{}
 
-// Moved restarts the limit of a call that made progress: bytes of a blob or file were sent or received,
-// or storage answered a query. It has no effect in a call whose whole time is limited.
+// Moved restarts the limit of the call whose context is ctx. Moved is called when the call makes progress: bytes of a
+// blob or file moved, or storage answered a query. Moved has no effect if the limit bounds the whole call.
 func Moved(ctx context.Context) {
 	if prolong, ok := ctx.Value(movedKey{}).(func()); ok {
 		prolong()
 	}
 }
 
-// withSilenceLimit ends the context after a time without a call of Moved.
+// withSilenceLimit cancels the returned context when the time limit passes without a call of Moved.
 func withSilenceLimit(ctx context.Context, limit time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(limit, func() { cancel(ErrHung) })
@@ -53,7 +52,7 @@ func withCallLimit(ctx context.Context, limit time.Duration) (context.Context, c
 	return context.WithTimeoutCause(ctx, limit, ErrHung)
 }
 
-// Table limits the time of the calls of a table.
+// Table limits the time of each call of a table.
 func Table(inner storage.Table) storage.Table { return table{inner} }
 
 type table struct{ inner storage.Table }
@@ -123,7 +122,7 @@ type BlobPort interface {
 	storage.BlobMarks
 }
 
-// Blobs limits the time of blob calls; transfers may take any time while bytes move.
+// Blobs limits the time of each call for blobs. A transfer is cut off only if no byte moves for silenceLimit.
 func Blobs(inner BlobPort) BlobPort { return blobs{inner} }
 
 type blobs struct{ inner BlobPort }
@@ -158,7 +157,7 @@ func (b blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPag
 	return b.inner.List(ctx, prefix, marker)
 }
 
-// Files limits the time of calls for files; transfers may take any time while bytes move.
+// Files limits the time of each call for files. A transfer is cut off only if no byte moves for silenceLimit.
 func Files(inner storage.Files) storage.Files { return files{inner} }
 
 type files struct{ inner storage.Files }
@@ -181,8 +180,8 @@ func (f files) Write(ctx context.Context, name, contentType string, metadata map
 	return f.inner.Write(ctx, name, contentType, metadata, movingBody{body, ctx})
 }
 
-// movingBody restarts the limit after each read of the body, because the body may itself come from storage, which
-// takes time.
+// movingBody restarts the limit after each read, because the body can come from storage, and a read from storage takes
+// time.
 type movingBody struct {
 	io.Reader
 	ctx context.Context

@@ -14,13 +14,11 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// bound is the longest time for which one call may hang. A hang may delay a lane by ten seconds. Two of these
-// seconds are the pause after which the process looks at the lane again.
+// bound is the longest time for which a call is allowed to hang.
 const bound = 8 * time.Second
 
 const leaseID = "00000000-0000-4000-8000-000000000001"
 
-// ports are the wrapped ports of an account on which every call hangs.
 type ports struct {
 	table  storage.Table
 	queue  timelimit.QueuePort
@@ -98,7 +96,7 @@ func TestCalls_HangForSecondsOnly(t *testing.T) {
 	}
 }
 
-// slowBlob has a blob of which one piece arrives each second. After the last piece, Get hangs.
+// slowBlob sends one piece of a blob each second. After the last piece, Get hangs.
 type slowBlob struct {
 	timelimit.BlobPort
 	pieces int

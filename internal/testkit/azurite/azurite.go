@@ -1,5 +1,5 @@
-// Package azurite runs Azurite, the storage emulator, as a child process: for local
-// runs, the benchmark and the tests. Azurite listens on loopback only.
+// Package azurite runs Azurite, the emulator of Azure Storage, as a child process. Local runs, the benchmark and tests
+// use the package. Azurite listens on loopback only.
 package azurite
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Account and key are Azurite's well-known development account. Both are public.
+// Account and key belong to Azurite's well-known development account. Both are public.
 const (
 	Account = "devstoreaccount1"
 	key     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -26,9 +26,8 @@ const (
 	stopTimeout  = 10 * time.Second
 )
 
-// keepAliveSeconds is longer than a client keeps an idle connection; the real service keeps idle connections longer,
-// too. By default the emulator closes an idle connection after 5 s, and a request that a client sends at that moment is
-// lost.
+// keepAliveSeconds is longer than a client keeps an idle connection. By default Azurite closes an idle connection after
+// 5 s, and a request that a client sends at that moment is lost.
 const keepAliveSeconds = "120"
 
 // ErrNotInstalled is returned if the emulator's npm package is missing.
@@ -36,8 +35,8 @@ var ErrNotInstalled = errors.New("azurite is not installed: run make azurite")
 
 // Options are the settings of one Azurite.
 type Options struct {
-	Dir       string // workspace, created if it is missing; empty = everything in memory
-	BlobPort  int    // 0 = a free port; the same holds for QueuePort and TablePort
+	Dir       string // directory of the data, created if it is missing; empty = data in memory
+	BlobPort  int    // 0 = a free port, as for QueuePort and TablePort
 	QueuePort int
 	TablePort int
 	Log       io.Writer // gets the emulator's output; nil = the output is discarded
@@ -53,13 +52,13 @@ type Ports struct {
 type Process struct {
 	cmd   *exec.Cmd
 	ports Ports
-	done  chan struct{} // closed when the child has ended and its output is read
-	err   error         // result of the child; valid after done
+	done  chan struct{} // closed when the child has ended and its output has been read
+	err   error         // result of the child; valid when done is closed
 }
 
-// Start runs Azurite, and returns when all three services listen. ctx bounds only the start. Azurite runs until Stop;
-// on Linux it also ends when the calling process does. After Stop, another Azurite with the same Dir has the same data,
-// and can use the same ports.
+// Start runs Azurite, and returns when all three services listen. If ctx ends or a minute passes before all three
+// listen, Start fails. After the start, the end of ctx has no effect: Azurite runs until Stop. On Linux, Azurite also
+// ends when the calling process ends. A later Start with the same Dir has the same data, and can use the same ports.
 func Start(ctx context.Context, o Options) (*Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -108,14 +107,14 @@ func (o Options) commandArgs(script string) []string {
 // Ports returns the ports on which the process listens.
 func (p *Process) Ports() Ports { return p.ports }
 
-// PID returns the process id.
+// PID returns the process id of Azurite.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended, by Stop or by itself.
+// Done returns a channel that is closed when Azurite has ended, by Stop or by itself.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// ConnectionString returns the account's connection string, with the process's ports. Its addresses begin with http,
-// even if the process has Cert and Key.
+// ConnectionString returns the account's connection string with the ports of p. The addresses begin with http, even if
+// Azurite was started with Cert and Key.
 func (p *Process) ConnectionString() string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;"+
 		"BlobEndpoint=http://127.0.0.1:%d/%s;QueueEndpoint=http://127.0.0.1:%d/%s;"+
@@ -123,8 +122,8 @@ func (p *Process) ConnectionString() string {
 		Account, key, p.ports.Blob, Account, p.ports.Queue, Account, p.ports.Table, Account)
 }
 
-// Stop sends SIGTERM and waits until Azurite has saved its data and ended. If Azurite has not ended after ten seconds,
-// Stop kills it and returns an error. Stop may be called again.
+// Stop sends SIGTERM, and waits until Azurite has saved its data and ended. After ten seconds, Stop kills Azurite and
+// returns an error. Stop can be called again.
 func (p *Process) Stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop azurite: %w", err)
@@ -141,8 +140,8 @@ func (p *Process) Stop() error {
 	}
 }
 
-// findScript returns the path of the emulator's script. It looks for an installation in the working directory, and then
-// in each directory above it.
+// findScript returns the path of the emulator's script. It searches the working directory, and then each parent
+// directory.
 func findScript() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -101,7 +101,7 @@ func TestProcess_Stop(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, resp.Body)
-	_ = resp.Body.Close() // leaves the connection open, which must not delay Stop
+	_ = resp.Body.Close() // the client keeps the idle connection open, which must not delay Stop
 	for range 2 {
 		if err := p.Stop(); err != nil {
 			t.Fatal(err)

@@ -2,9 +2,9 @@ package azurite
 
 import "runtime"
 
-// startChild starts the child from a goroutine that keeps its thread until the child has ended.
-// Linux sends the parent-death signal to the child when the thread that started it ends, even if
-// the process lives on. startChild returns when the child has started.
+// startChild returns when the child has started. Linux sends the parent-death signal to the child when the thread that
+// started the child ends, even if the process lives on. So a goroutine starts the child, and keeps its thread until the
+// child has ended.
 func (p *Process) startChild() error {
 	started := make(chan error, 1)
 	go func() {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// endWithParent lets the kernel stop the child when this process dies, however it dies.
+// endWithParent makes the kernel send SIGTERM to the child when this process ends, even by SIGKILL.
 func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 }

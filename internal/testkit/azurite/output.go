@@ -9,25 +9,24 @@ import (
 	"sync"
 )
 
-// The emulator prints these lines at the start of each service. The second line has the port, which
-// the emulator has chosen if the caller asked for a free one.
+// The emulator prints these lines when a service starts. The second line has the service's port, even if the emulator
+// chose a free port.
 var (
 	startingLine  = regexp.MustCompile(`^Azurite (Blob|Queue|Table) service is starting at (\S+)`)
 	listeningLine = regexp.MustCompile(`^Azurite (Blob|Queue|Table) service is successfully listening at ` +
 		`https?://127\.0\.0\.1:(\d+)`)
 )
 
-const keptOutput = 4 << 10 // bytes of the output that an error can have
+const keptOutput = 4 << 10 // bytes of the output's end that are kept for an error
 
-// outputReader reads the child's output line by line.
 type outputReader struct {
 	log   io.Writer
-	ready chan Ports // receives once, when all services listen
+	ready chan Ports // gets the ports when all services listen
 
 	mu       sync.Mutex
-	line     []byte // the last line, if it has not ended yet
+	line     []byte // the beginning of a line that is not complete yet
 	tail     []byte // the end of the output, for an error
-	ports    Ports  // ports of the services that listen; 0 = the service does not listen yet
+	ports    Ports  // 0 = the service does not listen yet
 	starting string // the address of the service that started last
 }
 
@@ -38,7 +37,7 @@ func newOutput(log io.Writer) *outputReader {
 	return &outputReader{log: log, ready: make(chan Ports, 1)}
 }
 
-// Write implements io.Writer. It never fails, so that the emulator goes on even if the log fails.
+// Write implements io.Writer. Write never fails, because an error of the log must not stop the emulator.
 func (o *outputReader) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,11 +74,12 @@ func (o *outputReader) readLine(line string) {
 	}
 	if o.ports.Blob > 0 && o.ports.Queue > 0 && o.ports.Table > 0 {
 		o.ready <- o.ports
-		o.ports = Ports{} // so that the ports are sent only once
+		o.ports = Ports{} // prevents a second send, which would block
 	}
 }
 
-// startFailure returns the reason for which the child ended before its services listened; err is the child's result.
+// startFailure returns an error with the reason why the child ended before all services listened. The parameter err is
+// the child's result.
 func (o *outputReader) startFailure(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

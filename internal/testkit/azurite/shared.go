@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Env is the environment variable with the connection string of an account. If it is set, tests use that account. If it
-// is empty, they start a process of their own.
+// Env is the environment variable with the connection string of the account for tests. If the variable is empty, Shared
+// starts Azurite.
 const Env = "WEIR_TEST_AZURITE"
 
 var sharedProcess struct {
@@ -19,9 +19,11 @@ var sharedProcess struct {
 	err     error
 }
 
-// Shared returns the connection string in Env, or else that of the one Azurite of this test binary. The first call
-// starts this Azurite, in memory. All tests share the account, so each test uses names of its own. If Azurite cannot
-// run, the test fails: a skipped test would prove no promise. The binary's TestMain must call Main.
+// Shared returns the connection string in Env. If Env is empty, Shared returns the connection string of an Azurite in
+// memory, which the first call starts. All tests of the binary use the same account, so each test must use names of its
+// own. The binary's TestMain must call Main.
+//
+// If Azurite cannot run, the test fails. It is not skipped, because a skipped test would prove nothing.
 func Shared(t testing.TB) string {
 	t.Helper()
 	if s := os.Getenv(Env); s != "" {
@@ -34,8 +36,8 @@ func Shared(t testing.TB) string {
 	return sharedProcess.process.ConnectionString()
 }
 
-// Main is the body of a TestMain: it runs the tests, stops the emulator of Shared, looks for leaked
-// goroutines and exits.
+// Main is the body of a TestMain. It runs the tests, stops the Azurite that Shared started, fails if a goroutine
+// leaked, and exits.
 func Main(m *testing.M) { goleak.VerifyTestMain(leakCheckedRun{m}) }
 
 type leakCheckedRun struct{ m *testing.M }

@@ -1,5 +1,5 @@
-// Package lanetest has lanes on storage in memory, for the tests of packages above the log. A test adds its own CMS,
-// processes and faults.
+// Package lanetest has lanes on storage in memory, for the tests of packages that use the package lane. A test adds its
+// own CMS, processes and faults.
 package lanetest
 
 import (
@@ -19,14 +19,14 @@ import (
 // Quiet is a logger that discards its lines.
 var Quiet = slog.New(slog.DiscardHandler)
 
-// Simulate runs a test in virtual time, in parallel with other tests.
+// Simulate runs a test in virtual time (see testing/synctest), in parallel with other tests.
 func Simulate(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, f)
 }
 
-// Lanes are the open lanes of an account. Their methods end the test if storage fails.
+// Lanes has the open lanes of an account. Its methods end the test if storage fails.
 type Lanes struct {
 	Account  *memory.Account
 	Store    *lane.Store // without faults, for the test itself
@@ -46,14 +46,15 @@ func New(t testing.TB, lanes int) *Lanes {
 	return &Lanes{Account: account, Store: store, Appender: lane.NewAppender(store, Quiet), t: t}
 }
 
-// FaultyStore returns the store of a process whose table and bodies have these faults.
+// FaultyStore returns a store of the same lanes, whose table and bodies have these faults.
 func (l *Lanes) FaultyStore(faults *storagetest.Faults) *lane.Store {
 	store := *l.Store
 	store.Table, store.Bodies = faults.Table(l.Account.Table()), faults.Blobs(l.Account.Blobs())
 	return &store
 }
 
-// Append appends a message, and returns its id. Its contract is "article", unless changes set another one.
+// Append appends a message, and returns the message's id. The message has the contract "article", unless a function in
+// changes sets another contract.
 func (l *Lanes) Append(key, body string, changes ...func(*weir.Message)) weir.ID {
 	l.t.Helper()
 	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
@@ -88,7 +89,7 @@ func (l *Lanes) Control(number int) lane.Control {
 	return c
 }
 
-// Messages returns all messages with their bodies, lane by lane, in the order of the log.
+// Messages returns all messages with their bodies, ordered by lane and then by sequence number.
 func (l *Lanes) Messages() (all []weir.Message) {
 	l.t.Helper()
 	for number := range l.Store.Lanes {
@@ -97,13 +98,13 @@ func (l *Lanes) Messages() (all []weir.Message) {
 	return all
 }
 
-// MessagesOf returns the messages of a key with their bodies, in the order of the log.
+// MessagesOf returns the messages of a key with their bodies, ordered by sequence number.
 func (l *Lanes) MessagesOf(key string) []weir.Message {
 	l.t.Helper()
 	return l.readLog(lane.Of(key, l.Store.Lanes), func(m *weir.Message) bool { return m.Key == key })
 }
 
-// BodiesOf returns the bodies of the messages of a key, in the order of the log.
+// BodiesOf returns the bodies of a key's messages, ordered by sequence number.
 func (l *Lanes) BodiesOf(key string) (bodies []string) {
 	l.t.Helper()
 	for _, m := range l.MessagesOf(key) {
@@ -112,7 +113,6 @@ func (l *Lanes) BodiesOf(key string) (bodies []string) {
 	return bodies
 }
 
-// readLog returns the wanted messages of a lane with their bodies, in the order of the log.
 func (l *Lanes) readLog(number int, isWanted func(*weir.Message) bool) (messages []weir.Message) {
 	l.t.Helper()
 	for seq := int64(1); ; {
@@ -136,7 +136,8 @@ func (l *Lanes) readLog(number int, isWanted func(*weir.Message) bool) (messages
 	}
 }
 
-// Calls counts the wakes of lanes and the refusals that a process reports. It is safe for concurrent use.
+// Calls counts how often a process wakes a lane, and how often it refuses a message or a batch. A test passes the
+// methods of Calls to the process as hooks. Calls is safe for concurrent use.
 type Calls struct {
 	Wakes    atomic.Int64
 	Refusals atomic.Int64
@@ -145,7 +146,7 @@ type Calls struct {
 // CountWake counts a wake of a lane.
 func (c *Calls) CountWake(int) { c.Wakes.Add(1) }
 
-// CountRefusal counts a refused message, or a refused batch.
+// CountRefusal counts the refusal of a message or of a batch.
 func (c *Calls) CountRefusal(error) { c.Refusals.Add(1) }
 
 // Closer is a part of a process that can be closed.
@@ -153,8 +154,8 @@ type Closer interface {
 	Close(ctx context.Context) error
 }
 
-// Close closes parts of a process one after the other. It ends the test if a part returns an error, for example because
-// the parts together take longer than a minute.
+// Close closes parts of a process one after the other, within a minute in all. It ends the test if a part returns an
+// error.
 func Close(t testing.TB, parts ...Closer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -166,7 +167,7 @@ func Close(t testing.TB, parts ...Closer) {
 	}
 }
 
-// NoTickets drops each ticket. The test wakes the processes itself.
+// NoTickets drops each ticket. It is for tests that wake the lanes themselves.
 type NoTickets struct{}
 
 // EnqueueNow drops a ticket.

@@ -13,15 +13,15 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// patience is the time for which porcupine may search one key. If it has not decided about the key by then, the check
+// patience is the longest time for which porcupine searches one key. If porcupine has no result by then, the check
 // fails.
 const patience = time.Minute
 
-// Checked has the numbers of keys and operations that were checked against the model, and of excluded keys.
+// Checked has the numbers of checked keys, of checked operations and of excluded keys.
 type Checked struct{ Keys, Operations, Excluded int }
 
-// Check checks each key that is not excluded against the model. If a key breaks the model, Check draws the history of
-// that key into the file <name>-<key>.html in dir, and the error names the file.
+// Check checks each key against the model, except excluded keys. If a key breaks the model, Check writes a
+// visualization of the key's history to the file <name>-<key>.html in dir, and the error names the file.
 func (h *History) Check(dir, name string) (Checked, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,7 +46,6 @@ var notInNames = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
 func fileName(key string) string { return notInNames.ReplaceAllString(key, "_") }
 
-// explainFailure draws the history of a key that breaks the model, and returns the error with the reason.
 func explainFailure(ops []porcupine.Operation, key string, result porcupine.CheckResult, path string) error {
 	_, info := porcupine.CheckOperationsVerbose(keyModel, ops, patience)
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
@@ -60,8 +59,8 @@ func explainFailure(ops []porcupine.Operation, key string, result porcupine.Chec
 		findReason(ops, info), path)
 }
 
-// findReason takes the longest sequence of operations that the model allows, and returns the reason for which no
-// further operation can follow.
+// findReason takes the longest sequence of operations that the model allows. It returns the reason why the model does
+// not allow the next operation.
 func findReason(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	longest := []int{}
 	for _, partial := range info.PartialLinearizations()[0] {
@@ -73,7 +72,8 @@ func findReason(ops []porcupine.Operation, info porcupine.LinearizationInfo) str
 	for _, id := range longest {
 		s, _ = applyOperation(s, ops[id].Input, ops[id].Output)
 	}
-	// Among the operations that are left, the one that returned first cannot wait for another one.
+	// Of the remaining operations, take the operation that returned first. It can be the next one, because no other
+	// remaining operation had returned before it began.
 	next := -1
 	for id, op := range ops {
 		if !slices.Contains(longest, id) && (next < 0 || op.Return < ops[next].Return) {

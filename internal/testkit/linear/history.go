@@ -19,15 +19,16 @@ type Receipt struct {
 	Duplicate bool
 }
 
-// Learned is the output of a post whose answer was not seen. Sequence is the message's number, if another operation
-// showed it; otherwise 0. With the number, the checker has to try far fewer orders of such posts.
+// Learned is the output of a post whose answer was not seen. Sequence is the message's sequence number if another
+// operation showed the number; otherwise Sequence is 0. With the number, the checker has to try far fewer orders of
+// such posts.
 type Learned struct{ Sequence int64 }
 
-// Begin is the begin of a write: its arrival at the CMS. Late marks a write whose sender stood still past the end of
-// its lease. The fence of such a write is lower than the fence in storage, and a CMS that checks fences refuses it.
+// Begin is the arrival of a write at the CMS. Late marks a write whose sender stalled past the end of its lease. The
+// fence of a late write is lower than the fence in storage, and a CMS that checks fences refuses the write.
 type Begin struct {
 	Name, ID string
-	Sequence int64 // number of the message; 0 = not known
+	Sequence int64 // sequence number of the message; 0 = not known
 	Fence    int64
 	Late     bool
 }
@@ -35,10 +36,10 @@ type Begin struct {
 // Verdict is the result of a write.
 type Verdict string
 
-// The verdicts.
+// The results of a write.
 const (
-	Taken   Verdict = "taken"   // the CMS answered 2xx, and is not known to have lost the connection to the sender
-	Torn    Verdict = "torn"    // the CMS answered 2xx, and the answer broke off: the sender may take it for a failure
+	Taken   Verdict = "taken"   // the CMS answered 2xx, and the sender got the whole answer
+	Torn    Verdict = "torn"    // the CMS answered 2xx, and the answer broke off: the sender may see a failure
 	Refused Verdict = "refused" // any other answer
 	Lost    Verdict = "lost"    // the sender got no answer
 )
@@ -50,8 +51,8 @@ type End struct {
 }
 
 // Finish is a holder's decision that a message is dead, cancelled or superseded. No client sees the time of the
-// decision. That time lies after the message's first post, and after the last read that showed the message waiting. It
-// lies before the first read that shows the decision.
+// decision. The decision comes after the message's first post, and after the last read that showed the message waiting.
+// The decision comes before the first read that shows the message dead, cancelled or superseded.
 type Finish struct{ Name, Stage string }
 
 // Read is a status read, of one message or of several at once.
@@ -60,29 +61,28 @@ type Read struct{ Names []string }
 // Rest is the point in time at which all processes have become idle.
 type Rest struct{}
 
-// History gathers operations. The zero History is ready; its methods may be called
-// concurrently.
+// History gathers operations. The zero History is ready. Its methods can be called concurrently.
 type History struct {
 	mu       sync.Mutex
 	keys     map[string][]porcupine.Operation
 	posts    map[string]map[string]*postRecord // by key and name
-	excluded map[string]string                 // keys that the model does not describe, with the reason
+	excluded map[string]string                 // by key: the reason why the model does not describe the key
 }
 
-// postRecord sums up all posts and reads of the message with one name. Times are in nanoseconds of Unix time.
+// postRecord summarizes all posts and reads of one message. Times are Unix times in nanoseconds.
 type postRecord struct {
 	first      int64  // when the first post was sent
-	unanswered int64  // when the first post without an answer was sent; 0 = each was answered
-	filed      bool   // a post was answered as no duplicate, so it filed the message
-	waited     int64  // when the last read that showed the message queued or retrying began; 0 = there was no such read
-	finished   int64  // when a read first showed the message dead, cancelled or superseded; 0 = there was no such read
-	stage      string // the stage that the read at the time "finished" showed
+	unanswered int64  // when the first post without an answer was sent; 0 = each post was answered
+	filed      bool   // a post was answered without Duplicate: this post appended the message
+	waited     int64  // begin of the last read that showed the message queued or retrying; 0 = no such read
+	finished   int64  // end of the first read that showed the message dead, cancelled or superseded; 0 = no such read
+	stage      string // the stage in the read that ended at finished
 }
 
-// Seen is a message's stage as it was read.
+// Seen is the stage of a message in a read.
 type Seen struct{ Name, Stage string }
 
-// Rows of the visualization. Posts that overlap are in the row postRow and the rows after it.
+// Rows of the visualization. Posts that overlap in time use the row postRow and the rows after it.
 const (
 	cmsRow = iota
 	holderRow
@@ -99,7 +99,7 @@ func (h *History) Posted(key, name string, sent, answered time.Time, answer *Rec
 		p.first = sent.UnixNano()
 	}
 	if answer == nil {
-		// If several posts of one message have no answer, the first can stand for all of them.
+		// The first post without an answer stands for all of the message's posts without an answer.
 		if p.unanswered == 0 || sent.UnixNano() < p.unanswered {
 			p.unanswered = sent.UnixNano()
 		}
@@ -123,7 +123,7 @@ func (h *History) Ended(key string, e End, at time.Time) {
 	h.addOperation(key, cmsRow, e, at.UnixNano(), nil, at.UnixNano())
 }
 
-// Read records the stages that one read showed, of one or several messages of a key.
+// Read records one read, which showed the stages of one or more messages of a key.
 func (h *History) Read(key string, asked, answered time.Time, seen ...Seen) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,8 +143,8 @@ func (h *History) Read(key string, asked, answered time.Time, seen ...Seen) {
 	h.addOperation(key, readerRow, Read{names}, asked.UnixNano(), stages, answered.UnixNano())
 }
 
-// Exclude makes Check leave a key out, for a reason. The model does not describe keys with due
-// times, replays, versions or skipped failures.
+// Exclude makes Check leave a key out, for a reason. The model does not describe keys with due times, replays or
+// versions, or with failed messages that do not block their key (onFailure: skip).
 func (h *History) Exclude(key, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,7 +154,7 @@ func (h *History) Exclude(key, reason string) {
 	h.excluded[key] = cmp.Or(h.excluded[key], reason)
 }
 
-// Rest records for every key so far that all processes have become idle.
+// Rest records that all processes have become idle, for each key that has an operation by now.
 func (h *History) Rest(at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,7 +186,7 @@ func (h *History) addOperation(key string, client int, input any, call int64, ou
 		Return: ret})
 }
 
-// operationsOf returns a key's operations for porcupine, in the order of their begins.
+// operationsOf returns a key's operations for porcupine, sorted by the time at which they began.
 func (h *History) operationsOf(key string) []porcupine.Operation {
 	ops := slices.Clone(h.keys[key])
 	shown := firstShown(ops)
@@ -207,14 +207,13 @@ func (h *History) operationsOf(key string) []porcupine.Operation {
 	return ops
 }
 
-// firstSight has the time at which a message was first seen to be filed, and the message's number. The number is 0 if
-// no operation showed it.
+// firstSight has the first time at which an operation showed that a message was appended. It also has the message's
+// sequence number, or 0 if no operation showed the number.
 type firstSight struct{ first, sequence int64 }
 
-// firstShown returns, for each message, the time at which an operation first showed that it was filed, and its number.
-// A post without an answer has taken effect by then. If no operation shows the message, the map does not have it, and
-// its posts are left out: they may have taken effect after all other operations. The checker would accept the same
-// histories if such posts had no end, but it would have to guess when each took effect.
+// firstShown returns the firstSight of each message that an operation shows. If a post without an answer appended the
+// message, the post took effect before firstSight.first. If no operation shows a message, the message's posts are left
+// out, because they can have taken effect after all other operations.
 func firstShown(ops []porcupine.Operation) map[string]firstSight {
 	shown := map[string]firstSight{}
 	note := func(name string, at, sequence int64) {
@@ -240,10 +239,10 @@ func firstShown(ops []porcupine.Operation) map[string]firstSight {
 	return shown
 }
 
-// assignRows assigns overlapping posts to different rows, because the visualization shows one operation of a client at
-// a time.
+// assignRows assigns overlapping posts to different rows, because a row of the visualization shows one operation at a
+// time.
 func assignRows(ops []porcupine.Operation) {
-	var free []int64 // when each row's last post had returned
+	var free []int64 // by row: when the row's last post returned
 	for i, op := range ops {
 		if op.ClientId != postRow {
 			continue

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testHistory builds a history by hand. For each further point in time its clock moves on by a second.
+// testHistory builds a history by hand. Each call of nextTime moves its clock on by a second.
 type testHistory struct {
 	linear.History
 	now time.Time

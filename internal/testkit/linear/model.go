@@ -8,38 +8,38 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// keyState is the state of one key. It is never changed in place.
+// keyState is the state of one key. Porcupine keeps earlier states. So the functions that apply an operation return a
+// new keyState, and leave the earlier keyState unchanged.
 type keyState struct {
 	log   []keyMessage // in the order of acceptance
-	fence int64        // fence of the last write that was not late
-	busy  string       // the message whose write is under way; "" = none
+	fence int64        // fence of the last write that was not late (Begin.Late)
+	busy  string       // name of the message whose write is under way; "" = none
 }
 
-// keyMessage is one of a key's messages.
 type keyMessage struct {
 	name, id string  // the id is empty until an operation shows it
 	sequence int64   // 0 until an operation shows the number
 	begun    bool    // a write of the message has begun
-	verdict  Verdict // verdict of the last write; empty = a write is under way, or there was none
+	verdict  Verdict // result of the last write; empty = the write is under way, or there was no write
 	fence    int64   // fence of the last write
-	stage    string  // the final stage; empty until a Finish, or a read that shows the message delivered
+	stage    string  // final stage, set by a Finish or by a read that shows the message delivered
 }
 
-// isOver reports whether the next message of the key may be written.
+// isOver reports whether the next message of the key can be written.
 func (m keyMessage) isOver() bool { return m.stage != "" || m.verdict == Taken || m.verdict == Torn }
 
 func (s keyState) findMessage(name string) int {
 	return slices.IndexFunc(s.log, func(m keyMessage) bool { return m.name == name })
 }
 
-// replaceMessage returns a copy of the state with m at position i of the log.
+// replaceMessage returns a copy of the state with m at index i of the log.
 func (s keyState) replaceMessage(i int, m keyMessage) keyState {
 	s.log = slices.Clone(s.log)
 	s.log[i] = m
 	return s
 }
 
-// applyOperation returns the state after one operation; the reason is empty if the model allows the operation.
+// applyOperation returns the state after one operation. If the model allows the operation, the reason is empty.
 func applyOperation(s keyState, input, output any) (next keyState, reason string) {
 	switch in := input.(type) {
 	case Post:
@@ -229,7 +229,6 @@ func describeOperation(input, output any) string {
 	return "rest"
 }
 
-// keyModel is the model of one key for porcupine.
 var keyModel = porcupine.Model{
 	Init: func() any { return keyState{} },
 	Step: func(s, input, output any) (bool, any) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// New returns a zip. The parameter files has, for each file in turn, the name and then the content. A name that ends
-// with a slash is a directory. New ends the test if the zip cannot be written.
+// New returns a zip. The parameter files has the name and the content of each file by turns: name, content, name,
+// content. A name that ends with a slash is a directory. New ends the test if the zip cannot be written.
 func New(t testing.TB, files ...string) string {
 	t.Helper()
 	var b bytes.Buffer
