@@ -41,8 +41,8 @@ type Drainer interface {
 }
 
 // Holder decides which lanes this process keeps, hands over and takes; see drain.Drainer.
-//   - Attend tells the Holder that an invocation begins to stay with the lanes of this process.
-//   - Yield tells the Holder that this invocation has ended, or ends soon.
+//   - Attend records that an invocation begins to stay with the lanes of this process.
+//   - Yield records that this invocation has ended, or ends soon.
 //   - HandOver makes this process hand a lane over to other processes.
 //   - StopTaking is called if the platform seems to be shutting the host down. This process then takes no further lane
 //     until the host calls a queue or timer function, or until ten minutes have passed.

@@ -164,7 +164,7 @@ func (f *Function) enqueueRelief(s *stay) {
 }
 
 // yieldLanes enqueues a ticket for each lane that this process drains. If this invocation still has the seat, this
-// process from then on takes no further lane, and gives a lane to a process that claims the lane.
+// process from then on takes no further lane, and hands a lane over to a process that claims the lane.
 func (f *Function) yieldLanes(s *stay, mine *seat) {
 	f.mu.Lock()
 	if f.hasSeat(s, mine) {

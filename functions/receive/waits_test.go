@@ -92,8 +92,8 @@ func (w *world) ReadMany(_ context.Context, _ int, seqs []int64) (entries []*lan
 	return entries, 1, nil
 }
 
-// commitStage gives messages a stage as a commit does, and moves the cursor past them. If here is true, this process
-// makes the commit; otherwise another process does.
+// commitStage sets the stage of messages as a commit does, and moves the cursor past them. If here is true, this
+// process makes the commit; otherwise another process does.
 func (w *world) commitStage(here bool, stage weir.Stage, seqs ...int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

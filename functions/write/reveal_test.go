@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// latinBodies gives each message an accepted body in ISO-8859-1. Each message also has an edited body, whose
+// latinBodies returns an accepted body in ISO-8859-1 for each message. Each message also has an edited body, whose
 // Content-Type is not XML, except the message with the sequence number 4.
 type latinBodies struct{}
 

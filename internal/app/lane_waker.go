@@ -37,7 +37,7 @@ func (w laneWaker) Wake(lane int) {
 	w.drainer.Wake(lane)
 }
 
-// OfferAppended gives the drainer of this process the messages that this process has just appended. If ticketsOnly is
+// OfferAppended passes messages that this process has just appended to the drainer of this process. If ticketsOnly is
 // set, OfferAppended does nothing. OfferAppended never enqueues a ticket, because each caller of the appender enqueues
 // one.
 func (w laneWaker) OfferAppended(lane int, messages []weir.Message) {

@@ -141,7 +141,7 @@ func (r *running) listRoutes() []route {
 }
 
 // newTriggerHandler returns the handler of a queue or timer function. A host that the platform is shutting down gets no
-// trigger. So each call tells the drainer that the platform is not shutting this host down.
+// trigger. So each call shows the drainer that the platform is not shutting this host down.
 func (r *running) newTriggerHandler(h http.Handler) http.Handler {
 	return httpio.HostCallsOnly(r.log, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r.drainer.MarkTriggered()
