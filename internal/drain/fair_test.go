@@ -14,13 +14,10 @@ import (
 	"weir/internal/weir"
 )
 
-// In these tests the CMS refuses some messages for good, or all messages for a while. The rules are:
-//
-//   - If the CMS would take a message, the holder tries the message within ten seconds (the constant turn).
-//   - A refused message becomes final in bounded time.
-//   - If the CMS refuses all messages, none becomes dead within a day, which is the default of Config.Patience.
+// In these tests the CMS refuses some messages for good, or all messages for a while. A message that the CMS would take
+// is tried within ten seconds (turn), and a refused message becomes final in bounded time. If the CMS refuses all
+// messages, none becomes dead within a day, the default of Config.Patience.
 
-// withDefaultBackoff sets the backoff that Weir's settings have by default.
 func withDefaultBackoff(c *drain.Config) {
 	c.Backoff = drain.Backoff{Min: time.Second, Max: 5 * time.Minute}
 }
@@ -36,7 +33,7 @@ func refuseBad(status int, takesTime time.Duration) func(context.Context, weir.D
 	}
 }
 
-// postMany appends n messages, 40 at a time, because the appender accepts only a bounded number of bytes.
+// postMany appends n messages, 40 at a time, because the appender bounds the bytes that wait.
 func (w *world) postMany(n int, key func(int) string, change ...func(*weir.Message)) {
 	w.t.Helper()
 	var wg sync.WaitGroup
@@ -432,7 +429,6 @@ func (s *slow) Transact(ctx context.Context, p string, ops []storage.Op) ([]stor
 	return tags, err
 }
 
-// startSlow starts a process with a slow table.
 func (w *world) startSlow(change ...func(*drain.Config)) (*process, *slow) {
 	s := &slow{Table: w.account.Table()}
 	return w.start(append(change, func(c *drain.Config) {
