@@ -12,5 +12,9 @@ import (
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400) // a simulated run needs little memory, and only for a short time
-	os.Exit(m.Run())
+	code := m.Run()
+	if hasSharedBuild {
+		os.RemoveAll(sharedBuild().dir)
+	}
+	os.Exit(code)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"testing"
@@ -273,10 +271,7 @@ func TestRelane_MutantsAreCaught(t *testing.T) {
 	for _, m := range relaneMutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-timeout", "60s", "-run", "^TestRelane$",
-				"-overlay", m.writeOverlay(t), "weir/internal/simulation")
-			cmd.Env = append(os.Environ(), "RELANES=400", "RELANES_FROM=1")
-			out, err := cmd.CombinedOutput()
+			out, err := m.runTest(t, "TestRelane", "RELANES=400", "RELANES_FROM=1")
 			shown := regexp.MustCompile(`(?m)^.*` + m.caught + `.*$`).Find(out)
 			if err == nil || shown == nil {
 				t.Fatalf("not caught: %v\n%s", err, out[:min(len(out), 2000)])
