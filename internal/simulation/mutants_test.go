@@ -11,8 +11,8 @@ import (
 )
 
 // mutant is the program without one of its rules. The field "text" is a piece of the source file that occurs there
-// exactly once, and the field "new" replaces it. The program has no switches for mutants: the compiler gets the changed
-// file in place of the real one. A mutant without a file changes the simulation instead: the code of the simulation
+// exactly once, and the field "new" replaces it. The program has no switches for mutants: only the test binary of
+// mutant_build_test.go has them. A mutant without a file changes the simulation instead: the code of the simulation
 // breaks the rule if the environment variable MUTANT has the mutant's name.
 type mutant struct {
 	name      string // the behaviour of the program without the rule
@@ -233,10 +233,32 @@ func (m mutant) isCaught(t *testing.T, test string, env ...string) {
 	t.Logf("%.200s", shown)
 }
 
-// runTest runs a test of the simulation on the mutant in a process of its own.
+// runTest runs a test of the simulation on the mutant in a process of its own. It logs the lines about the progress of
+// that process.
 func (m mutant) runTest(t *testing.T, test string, env ...string) (output []byte, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), m.buildBinary(t), "-test.run", "^"+test+"$", "-test.timeout", "0")
 	cmd.Env = append(os.Environ(), append(env, "MUTANT="+m.name)...)
-	return cmd.CombinedOutput()
+	log := &progressLog{t: t}
+	cmd.Stdout, cmd.Stderr = log, log
+	err = cmd.Run()
+	return log.all, err
+}
+
+// progressLog keeps the output of a process, and logs its lines about finished seeds; see tellProgress.
+type progressLog struct {
+	t    *testing.T
+	all  []byte
+	told int // length of the output that was looked at
+}
+
+var progressLine = regexp.MustCompile(`(?m)^\d+ of \d+ seeds, .*\n`)
+
+func (l *progressLog) Write(p []byte) (int, error) {
+	l.all = append(l.all, p...)
+	if at := progressLine.FindIndex(l.all[l.told:]); at != nil {
+		l.t.Logf("%s", l.all[l.told+at[0]:l.told+at[1]-1])
+		l.told += at[1]
+	}
+	return len(p), nil
 }

@@ -3,7 +3,6 @@ package simulation_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,8 +35,9 @@ func readNumber(t *testing.T, name string, otherwise uint64) uint64 {
 func runWorlds(t *testing.T, env string, otherwise uint64, draw func(*dice) settings) (sum counts) {
 	t.Helper()
 	seeds, from, step := readNumber(t, env, otherwise), readNumber(t, env+"_FROM", 1), readNumber(t, "STEP", 1)
-	began := time.Now()
+	began, told := time.Now(), time.Now()
 	for i := range seeds {
+		told = tellProgress(told, began, i, seeds)
 		seed := from + i*step
 		o := runSettings(t, seed, os.Getenv("MUTANT"), draw)
 		sum.addAll(o.counts)
@@ -56,6 +56,16 @@ func runWorlds(t *testing.T, env string, otherwise uint64, draw func(*dice) sett
 	return sum
 }
 
+// tellProgress prints the number of finished seeds at most every 30 s, so that a slow run differs from one that hangs.
+// It returns the time of the last line.
+func tellProgress(told, began time.Time, done, seeds uint64) time.Time {
+	if time.Since(told) < 30*time.Second {
+		return told
+	}
+	fmt.Printf("%d of %d seeds, %s\n", done, seeds, time.Since(began).Round(time.Second))
+	return time.Now()
+}
+
 // TestSeeds runs seeds until five of them have failed. These environment variables control the run:
 //   - SEEDS: the number of seeds. The default is 300.
 //   - FROM: the first seed. The default is 1.
@@ -67,6 +77,7 @@ func TestSeeds(t *testing.T) {
 	var sum counts
 	failed := 0
 	for i := range seeds {
+		told = tellProgress(told, began, i, seeds)
 		seed := from + i*step
 		o := runSeed(t, seed, os.Getenv("MUTANT"))
 		sum.addAll(o.counts)
@@ -76,10 +87,6 @@ func TestSeeds(t *testing.T) {
 			if failed == 5 || os.Getenv("STOP") != "" {
 				break
 			}
-		}
-		if time.Since(told) > 30*time.Second {
-			told = time.Now()
-			fmt.Printf("%d of %d seeds, %s\n", i+1, seeds, time.Since(began).Round(time.Second))
 		}
 	}
 	t.Logf("%d seeds in %s: %+v", seeds, time.Since(began).Round(time.Millisecond), sum)
@@ -100,10 +107,8 @@ const maxReplays = 12
 // So the test allows that one seed in ten needs more than two runs.
 func TestSeeds_ReplayExactly(t *testing.T) {
 	if os.Getenv("REPLAY") == "" {
-		cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run", "^TestSeeds_ReplayExactly$",
-			"weir/internal/simulation")
-		cmd.Env = append(os.Environ(), "REPLAY=1")
-		if out, err := cmd.CombinedOutput(); err != nil {
+		// The binary of the mutants has no race detector, and runs the program unchanged without a name of a mutant.
+		if out, err := (mutant{}).runTest(t, "TestSeeds_ReplayExactly", "REPLAY=1"); err != nil {
 			t.Errorf("repeat the seed in another process: %v\n%s", err, out)
 		}
 		return

@@ -238,7 +238,7 @@ func runSeed(t *testing.T, seed uint64, mutant string) outcome {
 func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) settings) (o outcome) {
 	var history *linear.History
 	d := newDice(seed)
-	defer watchForSpin(seed, d)()
+	defer watchForSpin(seed, d, spinLimitOf(mutant))()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{settings: draw(d), dice: d, posts: newPosts(), account: memory.New(time.Now),
 			over: make(chan struct{}), started: time.Now()}
@@ -258,15 +258,25 @@ func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) sett
 
 // spinLimit is the longest real time for which a run is allowed to draw nothing from its seed. A running world draws
 // thousands of times per second.
-const spinLimit = time.Minute
+// A loaded machine slows it, but not by that much. A mutant that must spin has a shorter limit, because its run ends
+// only by this limit.
+const spinLimit, spinLimitOfMutant = time.Minute, 20 * time.Second
+
+// spinLimitOf returns the limit for a run with this mutant; an empty name means no mutant.
+func spinLimitOf(name string) time.Duration {
+	if slices.ContainsFunc(mutants, func(m mutant) bool { return m.name == name && m.caught == "spins" }) {
+		return spinLimitOfMutant
+	}
+	return spinLimit
+}
 
 // watchForSpin detects a goroutine that loops without a pause. During such a loop, virtual time does not advance, so
-// the run would never end. If the world draws nothing for spinLimit, watchForSpin ends the test's process with a panic
+// the run would never end. If the world draws nothing for the limit, watchForSpin ends the test's process with a panic
 // that prints all stacks. The caller calls stop after the run.
-func watchForSpin(seed uint64, d *dice) (stop func()) {
+func watchForSpin(seed uint64, d *dice, limit time.Duration) (stop func()) {
 	over := make(chan struct{})
 	go func() {
-		ticker := time.NewTicker(spinLimit / 2)
+		ticker := time.NewTicker(limit / 2)
 		defer ticker.Stop()
 		for seen, turns := uint64(0), 0; ; {
 			select {
@@ -278,7 +288,7 @@ func watchForSpin(seed uint64, d *dice) (stop func()) {
 				seen, turns = n, 0
 			} else if turns++; turns == 2 {
 				debug.SetTraceback("all")
-				panic(fmt.Sprintf("seed %d: spins: virtual time has stood still for %s", seed, spinLimit))
+				panic(fmt.Sprintf("seed %d: spins: virtual time has stood still for %s", seed, limit))
 			}
 		}
 	}()
