@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/testkit/azurite"
 	"weir/internal/testkit/ziptest"
 )
 
@@ -164,8 +163,7 @@ func TestBatch_ZipAndMultipart(t *testing.T) {
 // The test stops storage while Weir appends parts to the lane. After storage is back, Weir delivers each part, in order
 // per key. Weir is allowed to repeat a write whose commit failed.
 func TestBatch_StorageAway(t *testing.T) {
-	s := newSystem(t, 1)
-	ports := s.storage.Ports()
+	s := newSystemOnOwnStorage(t, 1)
 	const paths, versions = 20, 100
 	address := s.postBatch("?split=/feed/article", "application/xml", writeFeed(paths, versions))
 	s.awaitBatch(address, "parts are filed", time.Minute, func(b postedBatch) bool { return b.Filed >= 200 })
@@ -174,11 +172,7 @@ func TestBatch_StorageAway(t *testing.T) {
 	}
 	s.awaitCondition("the handler has logged that storage is away", time.Minute,
 		func() bool { return strings.Contains(s.output.String(), `"batch: step failed`) })
-	var err error
-	if s.storage, err = azurite.Start(t.Context(), azurite.Options{Dir: s.dir, BlobPort: ports.Blob,
-		QueuePort: ports.Queue, TablePort: ports.Table}); err != nil {
-		t.Fatal(err)
-	}
+	s.storage.restart(t)
 	b := s.awaitBatch(address, "all are delivered", 5*time.Minute,
 		func(b postedBatch) bool { return b.State == "filed" && b.Stages["delivered"] == paths*versions })
 	if b.Parts != paths*versions || b.Invalid != 0 {

@@ -98,7 +98,7 @@ func (q *brokerQueue) reconnect(b *realbroker.Broker) {
 // publish publishes messages, and returns when the broker has confirmed all of them.
 func (q *brokerQueue) publish(messages ...amqp.Publishing) {
 	q.t.Helper()
-	ctx, cancel := context.WithTimeout(q.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(q.t.Context(), slowdown*time.Minute)
 	defer cancel()
 	var last *amqp.DeferredConfirmation
 	for _, m := range messages {

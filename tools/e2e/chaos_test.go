@@ -120,7 +120,7 @@ func (c *chaosRun) addHost(group string) {
 // startHost starts a host of a group.
 func (c *chaosRun) startHost(group string) *fleet.Host {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
+	ctx, cancel := context.WithTimeout(c.t.Context(), slowdown*startLimit)
 	defer cancel()
 	var args []string
 	if group != "" {
@@ -271,7 +271,7 @@ func (c *chaosRun) awaitEnd(h *fleet.Host) {
 	c.t.Helper()
 	select {
 	case <-h.Done():
-	case <-time.After(time.Minute):
+	case <-time.After(slowdown * time.Minute):
 		c.t.Fatal("the host did not end within a minute")
 	}
 	c.removeHost(h)

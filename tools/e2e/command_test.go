@@ -240,7 +240,7 @@ func TestCommand_Check(t *testing.T) {
 	s.openAppender(2)
 	check(app).checkOutput(t, 0, `table +ok  lanes: 2\nschedules ok  0 of at most 500,`+
 		` up to 0 messages a second of at most 10\nqueues +ok  0 waiting,`+
-		` 0 poisoned\nblobs +ok\nclock +ok  differs from storage's by about 0s\n`, "")
+		` 0 poisoned\nblobs +ok\nclock +ok  differs from storage's by about \ds\n`, "")
 	check(s.stageApp()).checkOutput(t, 1,
 		`table +wrong: the number of lanes is 2 in storage, and 1 in the setting; set lanes: 2`, "")
 	check(app, "WEIR_CMS_URL=http://127.0.0.1:1/").checkOutput(t, 1,

@@ -1,15 +1,12 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-
-	"weir/internal/testkit/azurite"
 )
 
 func TestTwoInstances_EverythingInOrderOnce(t *testing.T) {
@@ -43,8 +40,7 @@ func TestCMSDown_BurnsNoAttempts(t *testing.T) {
 }
 
 func TestStorageRestarted_Every202IsDelivered(t *testing.T) {
-	s := newSystem(t, 1, "lease: 30s", "lease: 15s")
-	ports := s.storage.Ports()
+	s := newSystemOnOwnStorage(t, 1, "lease: 30s", "lease: 15s")
 	posted := make(chan []postedMessage, 1)
 	go func() { posted <- s.postBurst(t.Context(), 5, 40) }()
 	s.awaitCondition("the lane moves", time.Minute, func() bool { return s.readStats().Writes >= 20 })
@@ -53,14 +49,7 @@ func TestStorageRestarted_Every202IsDelivered(t *testing.T) {
 	}
 	s.awaitCondition("the handler notices", 30*time.Second,
 		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusServiceUnavailable })
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
-	var err error
-	s.storage, err = azurite.Start(ctx, azurite.Options{Dir: s.dir, BlobPort: ports.Blob, QueuePort: ports.Queue,
-		TablePort: ports.Table})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.storage.restart(t)
 	accepted := <-posted
 	s.awaitStages(accepted, "delivered", 2*time.Minute)
 	if st := s.checkRecord(); len(accepted) != 200 || st.Writes-st.Repeats != 200 {

@@ -67,7 +67,7 @@ func (s *system) useFront(f *fleet.Fleet) {
 
 func (c *fleetSystem) addHost() *fleet.Host {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
+	ctx, cancel := context.WithTimeout(c.t.Context(), slowdown*startLimit)
 	defer cancel()
 	h, err := c.fleet.Add(ctx)
 	if err != nil {

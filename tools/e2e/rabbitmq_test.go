@@ -14,7 +14,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"weir/internal/testkit/azurite"
 	"weir/tools/realbroker"
 )
 
@@ -72,7 +71,7 @@ func (s *system) startConsumer(app string, env ...string) *consumerProcess {
 // exit code; -1 = a signal ended the process.
 func (p *consumerProcess) endProcess(signal syscall.Signal) int {
 	p.cmd.Process.Signal(signal) // an error means that the process has ended
-	timer := time.AfterFunc(20*time.Second, func() { p.cmd.Process.Kill() })
+	timer := time.AfterFunc(slowdown*20*time.Second, func() { p.cmd.Process.Kill() })
 	defer timer.Stop()
 	<-p.ended
 	return p.cmd.ProcessState.ExitCode()
@@ -177,8 +176,8 @@ func TestRabbitMQ_BrokerRestarts(t *testing.T) {
 }
 
 func TestRabbitMQ_StorageAway(t *testing.T) {
-	s := newSystem(t, 1)
-	b, ports := useSharedBroker(t), s.storage.Ports()
+	s := newSystemOnOwnStorage(t, 1)
+	b := useSharedBroker(t)
 	q := declareQueue(t, b, "")
 	consumer := s.startConsumer(s.stageConsumer(b, "    prefetch: 10\n", q))
 	paths := []string{"/a", "/b", "/c"}
@@ -193,11 +192,7 @@ func TestRabbitMQ_StorageAway(t *testing.T) {
 	if n := q.countReady(); n < 50 {
 		t.Errorf("%d messages are in the queue, want 50 and more: the consumer takes 10 at a time", n)
 	}
-	var err error
-	if s.storage, err = azurite.Start(t.Context(), azurite.Options{Dir: s.dir, BlobPort: ports.Blob,
-		QueuePort: ports.Queue, TablePort: ports.Table}); err != nil {
-		t.Fatal(err)
-	}
+	s.storage.restart(t)
 	// The CMS gets a message twice if storage stopped between the delivery and its commit.
 	s.awaitCondition("90 messages are written", 3*time.Minute, func() bool {
 		st := s.readStats()

@@ -222,7 +222,7 @@ func testTwoKills(t *testing.T, api cmsAPI, race realcms.Race) {
 			t.Logf("the holder is killed after the %s", kind)
 			w.killHolder()
 			killed <- struct{}{}
-		case <-time.After(3 * time.Minute):
+		case <-time.After(slowdown * 3 * time.Minute):
 			t.Fatalf("%d creates, %d updates, want a moment for a kill", creates.Load(), updates.Load())
 		}
 	}

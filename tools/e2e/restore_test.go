@@ -16,8 +16,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
-
-	"weir/internal/testkit/azurite"
 )
 
 // The test copies a storage account while Weir accepts and delivers messages. The rows of this copy do not fit
@@ -135,7 +133,7 @@ func (s *system) sumBooks() books {
 }
 
 // copyAccount copies all tables and then all blobs. If Weir runs meanwhile, the copied rows are from different times.
-func copyAccount(t *testing.T, from, to *azurite.Process) {
+func copyAccount(t *testing.T, from, to *storageAccount) {
 	t.Helper()
 	ctx := t.Context()
 	check := func(err error) {

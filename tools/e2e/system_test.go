@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,7 +29,6 @@ import (
 
 	"weir/internal/openapi"
 	"weir/internal/openapi/openapitest"
-	"weir/internal/testkit/azurite"
 	"weir/internal/testkit/linear"
 	"weir/tools/democms/server"
 	"weir/tools/freeport"
@@ -55,8 +55,17 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	http.DefaultClient.Transport = answers
+	flag.Parse()
+	if err := runMoreTestsAtOnce(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	os.RemoveAll(dir)
+	if err := stopSharedStorage(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: storage:", err)
+		code = max(code, 1)
+	}
 	if err := stopSharedBroker(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: broker:", err)
 		code = max(code, 1)
@@ -66,6 +75,20 @@ func TestMain(m *testing.M) {
 		code = max(code, 1)
 	}
 	os.Exit(code)
+}
+
+// testsAtOnce is the number of tests that run in parallel. Most tests wait most of the time, so more tests than
+// processors can run.
+const testsAtOnce = 8
+
+// runMoreTestsAtOnce raises the number of parallel tests to testsAtOnce, unless the flag -parallel was given.
+func runMoreTestsAtOnce() error {
+	isGiven := false
+	flag.Visit(func(f *flag.Flag) { isGiven = isGiven || f.Name == "test.parallel" })
+	if isGiven {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(testsAtOnce))
 }
 
 func buildPrograms(dir string) error {
@@ -81,11 +104,10 @@ func buildPrograms(dir string) error {
 	return nil
 }
 
-// system is one installation of Weir, with its own storage.
+// system is one installation of Weir, with its own storage account.
 type system struct {
 	t         *testing.T
-	storage   *azurite.Process
-	dir       string    // folder of storage's data
+	storage   *storageAccount
 	app       string    // app folder of the host, its script root
 	weir      string    // address of the host
 	cms       string    // address of the demo CMS
@@ -115,7 +137,10 @@ func (l *processLogs) String() string {
 
 const startLimit = 60 * time.Second
 
-// newSystem starts storage, the demo CMS, and a host with the given number of instances. It waits until the system is
+// usualLatency is the time that the demo CMS takes for a write, unless the test needs another.
+const usualLatency = 20 * time.Millisecond
+
+// newSystem starts the demo CMS and a host with the given number of instances. It waits until the system is
 // ready. weirYAML has replacements in weir.yaml: old and new text in turn.
 func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 	t.Helper()
@@ -126,6 +151,17 @@ func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 func newSystemIn(t *testing.T, env []string, instances int, weirYAML ...string) *system {
 	t.Helper()
 	return newSystemUnder(t, env, []string{"--instances", fmt.Sprint(instances)}, weirYAML...)
+}
+
+// newSystemOnOwnStorage is newSystem with an Azurite that belongs to the test alone, so that the test can stop it.
+func newSystemOnOwnStorage(t *testing.T, instances int, weirYAML ...string) *system {
+	t.Helper()
+	t.Parallel()
+	s := newSystemOn(t, startOwnStorage(t))
+	s.startCMS(usualLatency)
+	s.app = s.stageApp(weirYAML...)
+	s.startStagedHost(nil, []string{"--instances", fmt.Sprint(instances)})
+	return s
 }
 
 // newSystemUnder is newSystemIn with flags of the host in place of the number of instances.
@@ -151,11 +187,11 @@ func (s *system) startStagedHost(env, flags []string) {
 		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
 }
 
-// newBareSystem starts storage and the demo CMS, but no host. It marks the test as parallel, because each test has its
-// own processes and storage, and waits most of the time.
+// newBareSystem starts the demo CMS, but no host. It marks the test as parallel, because each test has its own
+// processes and storage account, and waits most of the time.
 func newBareSystem(t *testing.T) *system {
 	t.Helper()
-	return newBareSystemAt(t, 20*time.Millisecond)
+	return newBareSystemAt(t, usualLatency)
 }
 
 // newBareSystemAt is newBareSystem with a CMS that takes the time "latency" for each write.
@@ -169,25 +205,31 @@ func newBareSystemAt(t *testing.T, latency time.Duration) *system {
 func newBareSystemBeside(t *testing.T, latency time.Duration) *system {
 	t.Helper()
 	s := newStorage(t)
-	cmsPort := freePort(t)
+	s.startCMS(latency)
+	return s
+}
+
+// startCMS starts the demo CMS, and waits until it is ready.
+func (s *system) startCMS(latency time.Duration) {
+	s.t.Helper()
+	cmsPort := freePort(s.t)
 	s.cms = "http://127.0.0.1:" + cmsPort
 	s.startProgram("democms", nil, "--port", cmsPort, "--latency", latency.String())
 	s.awaitCondition("the CMS is ready", startLimit,
 		func() bool { return s.getStatus(s.cms+"/stats") == http.StatusOK })
-	return s
 }
 
-// newStorage starts only storage. If the test fails, the cleanup logs the last lines of all processes.
+// newStorage makes a system that has only a storage account.
 func newStorage(t *testing.T) *system {
 	t.Helper()
-	s := &system{t: t, dir: t.TempDir(), mode: modeOf(t), output: &processLogs{}}
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
-	var err error
-	if s.storage, err = azurite.Start(ctx, azurite.Options{Dir: s.dir}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.storage.Stop() })
+	return newSystemOn(t, useSharedStorage(t))
+}
+
+// newSystemOn makes a system that has only the given storage account. If the test fails, the cleanup logs the last
+// lines of all processes.
+func newSystemOn(t *testing.T, account *storageAccount) *system {
+	t.Helper()
+	s := &system{t: t, storage: account, mode: modeOf(t), output: &processLogs{}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			lines := strings.Split(s.output.String(), "\n")
@@ -216,7 +258,9 @@ func (s *system) stageAppWith(settings string) string {
 	app, root := s.t.TempDir(), filepath.Join("..", "..")
 	writeFile(s.t, filepath.Join(app, "weir.yaml"), settings, 0o644)
 	writeFile(s.t, filepath.Join(app, "host.json"), readFile(s.t, filepath.Join(root, "host.json")), 0o644)
-	writeFile(s.t, filepath.Join(app, "handler"), readFile(s.t, filepath.Join(built, "handler")), 0o755)
+	if err := os.Link(filepath.Join(built, "handler"), filepath.Join(app, "handler")); err != nil {
+		s.t.Fatal(err)
+	}
 	functions, err := filepath.Glob(filepath.Join(root, "functions", "*", "function.json"))
 	if err != nil || len(functions) < 7 {
 		s.t.Fatalf("functions: %v %v, want at least 7 functions and no error", functions, err)
@@ -275,7 +319,7 @@ func (s *system) startProgram(program string, env []string, args ...string) {
 		go func() { cmd.Wait(); close(done) }()
 		select {
 		case <-done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(slowdown * 20 * time.Second):
 			cmd.Process.Kill()
 			<-done
 			s.t.Errorf("%s runs after its signal, want it to end", program)
@@ -283,16 +327,28 @@ func (s *system) startProgram(program string, env []string, args ...string) {
 	})
 }
 
-// awaitCondition waits until holds returns true. After the time "limit" it fails the test with the condition's name.
+// slowdown is how many times slower than a quiet machine a busy one may be. The tests have limits for a quiet machine,
+// and wait so many times longer before they fail.
+const slowdown = 4
+
+// awaitCondition waits until holds returns true. After the time "limit", or longer on a busy machine (see slowdown), it
+// fails the test with the condition's name.
 func (s *system) awaitCondition(condition string, limit time.Duration, holds func() bool) {
 	s.t.Helper()
+	s.awaitConditionUntil(condition, time.Now().Add(slowdown*limit), holds)
+}
+
+// awaitConditionUntil waits until holds returns true. After the deadline it fails the test with the condition's name.
+func (s *system) awaitConditionUntil(condition string, deadline time.Time, holds func() bool) {
+	s.t.Helper()
+	began, over := time.Now(), time.After(time.Until(deadline))
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
-	for deadline := time.After(limit); !holds(); {
+	for !holds() {
 		select {
 		case <-ticker.C:
-		case <-deadline:
-			s.t.Fatalf("not reached within %s: %s", limit, condition)
+		case <-over:
+			s.t.Fatalf("not reached within %s: %s", time.Since(began).Round(time.Second), condition)
 		}
 	}
 }
@@ -472,9 +528,9 @@ func (s *system) postBurstFrom(ctx context.Context, paths, n, first int) []poste
 
 func (s *system) awaitStages(messages []postedMessage, stage string, limit time.Duration) {
 	s.t.Helper()
-	deadline := time.Now().Add(limit)
+	deadline := time.Now().Add(slowdown * limit)
 	for _, m := range messages {
-		s.awaitCondition(fmt.Sprintf("%s is %s", m.ID, stage), max(time.Until(deadline), time.Second), func() bool {
+		s.awaitConditionUntil(fmt.Sprintf("%s is %s", m.ID, stage), deadline, func() bool {
 			got, err := s.readStage(m)
 			if err != nil {
 				s.t.Fatalf("ask for message %s: %v", m.ID, err)

@@ -85,7 +85,7 @@ func (u *upgrade) ignoreAnswers(url string) {
 // addHosts starts hosts with the given app, and waits until they are ready.
 func (u *upgrade) addHosts(count int, app string) (added []*fleet.Host) {
 	u.t.Helper()
-	ctx, cancel := context.WithTimeout(u.t.Context(), startLimit)
+	ctx, cancel := context.WithTimeout(u.t.Context(), slowdown*startLimit)
 	defer cancel()
 	for range count {
 		h, err := u.fleet.Add(ctx, "--script-root", app)

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -41,6 +42,7 @@ type Options struct {
 	TablePort int
 	Log       io.Writer // gets the emulator's output; nil = the output is discarded
 	Cert, Key string    // paths of PEM files, for https and the sign-in with tokens; empty = http
+	Accounts  []string  // names of the accounts; empty = only the development account
 }
 
 // Ports are the ports that a process listens on.
@@ -72,6 +74,9 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	out := newOutput(o.Log)
 	p := &Process{cmd: exec.Command("node", o.commandArgs(script)...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
+	if len(o.Accounts) > 0 {
+		p.cmd.Env = append(os.Environ(), o.listAccounts())
+	}
 	if err := p.startChild(); err != nil {
 		return nil, fmt.Errorf("start azurite: %w", err)
 	}
@@ -104,6 +109,16 @@ func (o Options) commandArgs(script string) []string {
 	return append(args, "--location", o.Dir)
 }
 
+// listAccounts returns the environment variable from which Azurite reads its accounts. Each account has the key of the
+// development account.
+func (o Options) listAccounts() string {
+	var b strings.Builder
+	for _, account := range o.Accounts {
+		fmt.Fprintf(&b, "%s:%s;", account, key)
+	}
+	return "AZURITE_ACCOUNTS=" + b.String()
+}
+
 // Ports returns the ports on which the process listens.
 func (p *Process) Ports() Ports { return p.ports }
 
@@ -113,13 +128,16 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done returns a channel that is closed when Azurite has ended, by Stop or by itself.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// ConnectionString returns the account's connection string with the ports of p. The addresses begin with http, even if
-// Azurite was started with Cert and Key.
-func (p *Process) ConnectionString() string {
+// ConnectionString returns the connection string of the development account with the ports of p. The addresses begin
+// with http, even if Azurite was started with Cert and Key.
+func (p *Process) ConnectionString() string { return p.ConnectionStringOf(Account) }
+
+// ConnectionStringOf is ConnectionString for one of the accounts in Options.Accounts.
+func (p *Process) ConnectionStringOf(account string) string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;"+
 		"BlobEndpoint=http://127.0.0.1:%d/%s;QueueEndpoint=http://127.0.0.1:%d/%s;"+
 		"TableEndpoint=http://127.0.0.1:%d/%s;",
-		Account, key, p.ports.Blob, Account, p.ports.Queue, Account, p.ports.Table, Account)
+		account, key, p.ports.Blob, account, p.ports.Queue, account, p.ports.Table, account)
 }
 
 // Stop sends SIGTERM, and waits until Azurite has saved its data and ended. After ten seconds, Stop kills Azurite and

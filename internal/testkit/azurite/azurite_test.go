@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
 	"weir/internal/testkit/azurite"
 )
 
@@ -46,6 +48,36 @@ func TestStart_FreePorts(t *testing.T) {
 		if want := fmt.Sprintf("http://127.0.0.1:%d/%s;", port,
 			azurite.Account); !strings.Contains(p.ConnectionString(), want) {
 			t.Errorf("the connection string lacks %s", want)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// Two accounts of one Azurite have queues of their own, also under the same name.
+func TestStart_AccountsShareNothing(t *testing.T) {
+	t.Parallel()
+	p := startAzurite(t, azurite.Options{Accounts: []string{"first", "second"}})
+
+	for account, want := range map[string]int{"first": 1, "second": 0} {
+		service, err := azqueue.NewServiceClientFromConnectionString(p.ConnectionStringOf(account), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range want {
+			if _, err := service.CreateQueue(t.Context(), fmt.Sprintf("queue-%d", i), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+
+	for account, want := range map[string]int{"first": 1, "second": 0} {
+		service, err := azqueue.NewServiceClientFromConnectionString(p.ConnectionStringOf(account), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := service.NewListQueuesPager(nil).NextPage(t.Context())
+		if err != nil || len(page.Queues) != want {
+			t.Errorf("the account %s has %d queues, %v, want %d", account, len(page.Queues), err, want)
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
