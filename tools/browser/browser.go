@@ -4,6 +4,7 @@ package browser
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"sync"
 	"testing"
@@ -28,28 +29,63 @@ type Tab struct {
 	problems []string
 }
 
-// Open starts a browser for the test. The browser stops when the test ends, or after four minutes. Open sets no profile
-// folder, so chromedp makes a folder and removes it at the end. If child processes of Chromium still write to the
-// folder, chromedp tries the removal again.
-func Open(t *testing.T, url string) *Tab {
-	t.Helper()
+// shared is the browser of the test binary. The start of a browser takes more processor time than many a test.
+var shared struct {
+	once sync.Once
+	ctx  context.Context
+	stop func()
+	err  error
+}
+
+// startShared starts the browser. It sets no profile folder, so chromedp makes a folder and removes it at the end. If
+// child processes of Chromium still write to the folder, chromedp tries the removal again.
+func startShared() {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		t.Fatalf("this test needs Debian's chromium (apt-get install -y chromium): %v", err)
+		shared.err = fmt.Errorf("this test needs Debian's chromium (apt-get install -y chromium): %w", err)
+		return
 	}
+
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.WSURLReadTimeout(time.Minute))
-	limited, stop := context.WithTimeout(t.Context(), 4*time.Minute)
-	allocated, free := chromedp.NewExecAllocator(limited, options...)
-	ctx, closeTab := chromedp.NewContext(allocated)
-	t.Cleanup(func() {
+	allocated, free := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, closeBrowser := chromedp.NewContext(allocated)
+	shared.ctx, shared.err = ctx, chromedp.Do(ctx)
+	shared.stop = func() {
 		chromedp.Cancel(ctx) // waits until the browser is gone
-		closeTab()
+		closeBrowser()
 		free()
+	}
+}
+
+// Stop stops the browser that Open has started. The binary's TestMain must call Stop after the tests.
+func Stop() {
+	if shared.stop != nil {
+		shared.stop()
+	}
+}
+
+// tabLimit is how long a tab stays open at most. It only matters if a test hangs.
+const tabLimit = 15 * time.Minute
+
+// Open opens a tab for the test. The tabs of a test binary share one browser, but no cookies and no stored data: each
+// tab belongs to a profile of its own, which ends with the test.
+func Open(t *testing.T, url string) *Tab {
+	t.Helper()
+	if shared.once.Do(startShared); shared.err != nil {
+		t.Fatalf("start the browser: %v", shared.err)
+	}
+
+	limited, stop := context.WithTimeout(shared.ctx, tabLimit)
+	ctx, closeTab := chromedp.NewContext(limited, chromedp.WithNewBrowserContext())
+	t.Cleanup(func() {
+		chromedp.Cancel(ctx) // waits until the tab is closed
+		closeTab()
 		stop()
 	})
+
 	b := &Tab{T: t, URL: url, ctx: ctx}
 	if err := chromedp.Listen(ctx, b.collectProblem); err != nil {
 		t.Fatalf("listen to chromium: %v", err)
@@ -116,12 +152,12 @@ func Eval[T any](b *Tab, script string) T {
 	return v
 }
 
-// Until waits until "condition", a JavaScript expression, is true in the page. After 20 s it fails the test with an
-// error that contains "what".
+// Until waits until "condition", a JavaScript expression, is true in the page. After 80 s, which
+// only a busy machine needs, it fails the test with an error that contains "what".
 func (b *Tab) Until(what, condition string) {
 	b.T.Helper()
 	// chromedp's own wait makes a function from a text, which the page's content security policy forbids.
-	ticker, limit := time.NewTicker(30*time.Millisecond), time.After(20*time.Second)
+	ticker, limit := time.NewTicker(30*time.Millisecond), time.After(80*time.Second)
 	defer ticker.Stop()
 	for {
 		// Ignore errors: during a navigation there is no document.
@@ -131,7 +167,7 @@ func (b *Tab) Until(what, condition string) {
 		select {
 		case <-ticker.C:
 		case <-limit:
-			b.T.Fatalf("%s: %s is not true after 20 s", what, condition)
+			b.T.Fatalf("%s: %s is not true after 80 s", what, condition)
 		}
 	}
 }

@@ -258,7 +258,7 @@ func (s *system) replayAll(fingerprint string, want int) replayJob {
 		s.t.Errorf("the dry run: %+v, want Count %v", dry, want)
 	}
 	began := time.Now()
-	j := callAPI[replayJob](s, http.MethodPost, "/api/replays", "application/json", body+`}`, http.StatusAccepted)
+	j := s.startReplay(body + `}`)
 	s.awaitCondition("the replay ends", 2*time.Minute, func() bool {
 		j = getJSON[replayJob](s, s.weir+"/api/replays/"+j.ID)
 		return j.State != "running"
@@ -267,6 +267,30 @@ func (s *system) replayAll(fingerprint string, want int) replayJob {
 		s.t.Errorf("%d messages in %s are more than 3000 a minute", j.Replayed, time.Since(began))
 	}
 	return j
+}
+
+// startReplay starts a replay, and returns it. On a busy machine Weir can answer 503 because storage was too slow. Then
+// the replay may have begun nevertheless, so startReplay looks for it in the list before it tries again.
+func (s *system) startReplay(body string) (started replayJob) {
+	s.t.Helper()
+	s.awaitCondition("the replay begins", time.Minute, func() bool {
+		status, _, said := s.requestJSON(http.MethodPost, s.weir+"/api/replays", body, "Content-Type",
+			"application/json")
+		switch status {
+		case http.StatusAccepted:
+			started.ID, _ = said["id"].(string)
+			return true
+		case http.StatusServiceUnavailable:
+			list := getJSON[struct{ Replays []replayJob }](s, s.weir+"/api/replays").Replays
+			if len(list) > 0 {
+				started = list[0]
+			}
+			return len(list) > 0
+		}
+		s.t.Fatalf("POST /api/replays: got %d %v, want 202", status, said)
+		return false
+	})
+	return started
 }
 
 // checkKeyOrder checks the successful writes in the CMS's record. Each write must have a higher version than all

@@ -21,8 +21,8 @@ type storageAccount struct {
 func (a *storageAccount) ConnectionString() string { return a.ConnectionStringOf(a.name) }
 
 // sharedStorage has the processes of Azurite that the tests share. Each system has its own account there, because the
-// start of an Azurite takes more processor time than many a test. One Azurite uses only one processor, so there are
-// two. Their data is in memory.
+// start of an Azurite takes more processor time than many a test. One Azurite uses only one processor, and on a busy
+// machine gets no larger share of it than each of the many handlers, so there are several. Their data is in memory.
 var sharedStorage struct {
 	mu        sync.Mutex
 	processes []*azurite.Process
@@ -30,8 +30,8 @@ var sharedStorage struct {
 }
 
 const (
-	sharedProcesses    = 2
-	accountsPerProcess = 400
+	sharedProcesses    = 4
+	accountsPerProcess = 200
 )
 
 // useSharedStorage returns an account that no other system has.

@@ -30,6 +30,7 @@ import (
 	"weir/internal/openapi"
 	"weir/internal/openapi/openapitest"
 	"weir/internal/testkit/linear"
+	"weir/tools/browser"
 	"weir/tools/democms/server"
 	"weir/tools/freeport"
 	"weir/tools/funchost/host"
@@ -61,6 +62,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
+	browser.Stop()
 	os.RemoveAll(dir)
 	if err := stopSharedStorage(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: storage:", err)
@@ -79,7 +81,7 @@ func TestMain(m *testing.M) {
 
 // testsAtOnce is the number of tests that run in parallel. Most tests wait most of the time, so more tests than
 // processors can run.
-const testsAtOnce = 8
+const testsAtOnce = 6
 
 // runMoreTestsAtOnce raises the number of parallel tests to testsAtOnce, unless the flag -parallel was given.
 func runMoreTestsAtOnce() error {

@@ -13,6 +13,12 @@ import (
 	"weir/tools/browser"
 )
 
+func TestMain(m *testing.M) {
+	code := m.Run()
+	browser.Stop()
+	os.Exit(code)
+}
+
 // states returns the systems whose pages the tests look at, by the name of their state.
 func states() map[string]*dashboardtest.Source {
 	return map[string]*dashboardtest.Source{"busy": dashboardtest.NewBusy(), "empty": dashboardtest.NewEmpty(),
