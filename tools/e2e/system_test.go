@@ -11,7 +11,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,6 +29,7 @@ import (
 	"weir/internal/openapi"
 	"weir/internal/openapi/openapitest"
 	"weir/internal/testkit/linear"
+	"weir/tools/atonce"
 	"weir/tools/browser"
 	"weir/tools/democms/server"
 	"weir/tools/freeport"
@@ -56,8 +56,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	http.DefaultClient.Transport = answers
-	flag.Parse()
-	if err := runMoreTestsAtOnce(); err != nil {
+	if err := atonce.SetTests(testsAtOnce); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
 	}
@@ -82,16 +81,6 @@ func TestMain(m *testing.M) {
 // testsAtOnce is the number of tests that run in parallel. Most tests wait most of the time, so more tests than
 // processors can run.
 const testsAtOnce = 6
-
-// runMoreTestsAtOnce raises the number of parallel tests to testsAtOnce, unless the flag -parallel was given.
-func runMoreTestsAtOnce() error {
-	isGiven := false
-	flag.Visit(func(f *flag.Flag) { isGiven = isGiven || f.Name == "test.parallel" })
-	if isGiven {
-		return nil
-	}
-	return flag.Set("test.parallel", strconv.Itoa(testsAtOnce))
-}
 
 func buildPrograms(dir string) error {
 	tools, root := "..", filepath.Join("..", "..")
@@ -182,7 +171,10 @@ func (s *system) startStagedHost(env, flags []string) {
 	s.weir = "http://127.0.0.1:" + hostPort
 	s.t.Cleanup(answers.Watch("127.0.0.1:"+hostPort,
 		func(text string) { s.t.Error("an answer differs from openapi.yaml:", text) }))
-	s.startProgram("funchost", slices.Concat(s.handlerEnv(), env, []string{"FUNCTIONS_WORKER_RUNTIME=custom"}),
+	// As on Azure, the environment names the host's port. If it does not, as in the tests of several hosts, the handler
+	// reads the list of all connections of this machine each second.
+	named := []string{"FUNCTIONS_WORKER_RUNTIME=custom", "ASPNETCORE_URLS=http://127.0.0.1:" + hostPort}
+	s.startProgram("funchost", slices.Concat(s.handlerEnv(), env, named),
 		append([]string{"--script-root", s.app, "--port", hostPort, "--give-up-after", "-1", "--state-dir",
 			s.t.TempDir()}, flags...)...)
 	s.awaitCondition("the system is ready", startLimit,

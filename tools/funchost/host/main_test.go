@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"weir/internal/testkit/azurite"
+	"weir/tools/atonce"
 	"weir/tools/funchost/host"
 )
 
@@ -27,6 +28,10 @@ const directorEnv = "FUNCHOST_TEST_DIRECTOR"
 func TestMain(m *testing.M) {
 	if url := os.Getenv(directorEnv); url != "" {
 		os.Exit(runFakeHandler(url))
+	}
+	if err := atonce.SetTests(8); err != nil { // most tests wait for a host that waits
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	azurite.Main(m)
 }
@@ -226,7 +231,9 @@ func newRig(t *testing.T, o rigOptions) *rig {
 		r.writeFile(name+"/function.json", text)
 	}
 	r.cfg.ScriptRoot, r.cfg.Out, r.cfg.StateDir = r.root, r.out, filepath.Join(r.root, ".state")
-	r.cfg.Env = append(os.Environ(), append([]string{directorEnv + "=" + director.URL}, o.env...)...)
+	// The race detector would let each fake handler sleep for a second before it exits.
+	env := append([]string{directorEnv + "=" + director.URL, "GORACE=atexit_sleep_ms=0"}, o.env...)
+	r.cfg.Env = append(os.Environ(), env...)
 	return r
 }
 
@@ -280,7 +287,7 @@ func (r *rig) startHost() *rig {
 }
 
 // patience is how long a test waits for an event before it fails.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func (r *rig) nextCall() handlerCall {
 	r.t.Helper()
@@ -339,7 +346,7 @@ func (r *rig) sendRequest(method, path, body string, change ...func(*http.Reques
 	}
 	client := &http.Client{
 		Timeout:       4 * patience,
-		Transport:     &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: patience},
+		Transport:     &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: 30 * time.Second},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	res, err := client.Do(q)
