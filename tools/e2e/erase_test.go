@@ -152,20 +152,33 @@ func TestForgetVersion_DeliversTheKeyAgain(t *testing.T) {
 	}
 }
 
-// findInStorage searches lane 0 of the first epoch, the audit log and the blobs of bodies. It returns the names of the
-// rows and blobs that have one of the texts, uncompressed or compressed.
+// findInStorage returns the names of the rows and blobs that have one of the texts; see searchStorage. It repeats a
+// search that storage, on a busy machine, did not answer in time.
 func (s *system) findInStorage(texts ...string) (places []string) {
 	s.t.Helper()
+	s.awaitCondition("storage answers a search", time.Minute, func() bool {
+		var err error
+		if places, err = s.searchStorage(texts); err != nil && !storage.Is(err, storage.Unavailable) {
+			s.t.Fatal(err)
+		}
+		return err == nil
+	})
+	return places
+}
+
+// searchStorage searches lane 0 of the first epoch, the audit log and the blobs of bodies. It returns the names of the
+// rows and blobs that have one of the texts, uncompressed or compressed.
+func (s *system) searchStorage(texts []string) (places []string, err error) {
 	account, err := azure.Open(azure.Config{ConnectionString: s.storage.ConnectionString(), Prefix: "weir"})
 	if err != nil {
-		s.t.Fatal(err)
+		return nil, err
 	}
 	defer account.Close()
 	for _, partition := range []string{rows.Partition(1, 0), "audit"} {
 		for q := (storage.Query{Partition: partition}); ; {
 			page, err := account.Table().Range(s.t.Context(), q)
 			if err != nil {
-				s.t.Fatal(err)
+				return nil, err
 			}
 			for _, row := range page.Rows {
 				q.After = row.Key
@@ -182,7 +195,7 @@ func (s *system) findInStorage(texts ...string) (places []string) {
 	}
 	blobs, err := account.Bodies().List(s.t.Context(), "", "")
 	if err != nil {
-		s.t.Fatal(err)
+		return nil, err
 	}
 	for _, blob := range blobs.Infos {
 		data, err := account.Bodies().Get(s.t.Context(), blob.Name)
@@ -190,13 +203,13 @@ func (s *system) findInStorage(texts ...string) (places []string) {
 			continue // the blob was removed meanwhile
 		}
 		if err != nil {
-			s.t.Fatal(err)
+			return nil, err
 		}
 		if hasText(data, texts) {
 			places = append(places, "blob "+blob.Name)
 		}
 	}
-	return places
+	return places, nil
 }
 
 // hasText reports whether a stored value has one of the texts, uncompressed or compressed.
