@@ -1,5 +1,6 @@
-// Package atonce sets how many tests of a test binary run in parallel. Without it there are as many as processors. Tests
-// that wait for other processes most of the time leave the processors idle, unless more of them run.
+// Package atonce sets how many tests of a test binary run in parallel. Without it there are as many
+// as processors. Tests that wait for other processes most of the time leave the processors idle,
+// unless more of them run.
 package atonce
 
 import (
@@ -8,8 +9,8 @@ import (
 	"strconv"
 )
 
-// SetTests lets n tests run in parallel, unless the flag -parallel was given. A TestMain must call it before it runs the
-// tests. SetTests parses the command line.
+// SetTests lets n tests run in parallel, unless the flag -parallel was given. A TestMain must call
+// it before it runs the tests. SetTests parses the command line.
 func SetTests(n int) error {
 	flag.Parse()
 	isGiven := false

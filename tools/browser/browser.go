@@ -29,7 +29,8 @@ type Tab struct {
 	problems []string
 }
 
-// shared is the browser of the test binary. The start of a browser takes more processor time than many a test.
+// shared is the browser of the test binary. The start of a browser takes more processor time than
+// many a test.
 var shared struct {
 	once sync.Once
 	ctx  context.Context
@@ -37,12 +38,15 @@ var shared struct {
 	err  error
 }
 
-// startShared starts the browser. It sets no profile folder, so chromedp makes a folder and removes it at the end. If
-// child processes of Chromium still write to the folder, chromedp tries the removal again.
+// startShared starts the browser. It sets no profile folder, so chromedp makes a folder and removes
+// it at the end. If child processes of Chromium still write to the folder, chromedp tries the
+// removal again.
 func startShared() {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		shared.err = fmt.Errorf("this test needs Debian's chromium (apt-get install -y chromium): %w", err)
+		shared.err = fmt.Errorf(
+			"this test needs Debian's chromium (apt-get install -y chromium): %w",
+			err)
 		return
 	}
 
@@ -60,7 +64,8 @@ func startShared() {
 	}
 }
 
-// Stop stops the browser that Open has started. The binary's TestMain must call Stop after the tests.
+// Stop stops the browser that Open has started. The binary's TestMain must call Stop after the
+// tests.
 func Stop() {
 	if shared.stop != nil {
 		shared.stop()
@@ -70,8 +75,8 @@ func Stop() {
 // tabLimit is how long a tab stays open at most. It only matters if a test hangs.
 const tabLimit = 15 * time.Minute
 
-// Open opens a tab for the test. The tabs of a test binary share one browser, but no cookies and no stored data: each
-// tab belongs to a profile of its own, which ends with the test.
+// Open opens a tab for the test. The tabs of a test binary share one browser, but no cookies and no
+// stored data: each tab belongs to a profile of its own, which ends with the test.
 func Open(t *testing.T, url string) *Tab {
 	t.Helper()
 	if shared.once.Do(startShared); shared.err != nil {

@@ -94,10 +94,11 @@ func testDashboardAnOperatorsDay(t *testing.T) {
 	}
 }
 
-// TestStop_KeepsTheFigures stops hosts shortly after the last delivery, and checks that the page still counts all
-// attempts. A host that stops kills its handler 0.3 s later. On a busy machine, the handler cannot always write its
-// attempts in that time. So the test stops up to twelve hosts, until two handlers have written their attempts. A delivery
-// that is not committed before the kill would be repeated, so the test first waits for the last commit.
+// TestStop_KeepsTheFigures stops hosts shortly after the last delivery, and checks that the page
+// still counts all attempts. A host that stops kills its handler 0.3 s later. On a busy machine,
+// the handler cannot always write its attempts in that time. So the test stops up to twelve hosts,
+// until two handlers have written their attempts. A delivery that is not committed before the kill
+// would be repeated, so the test first waits for the last commit.
 func TestStop_KeepsTheFigures(t *testing.T) {
 	const each, want, most, written = 30, 2, 12, "history: the present minute is written"
 	c := newFleetSystem(t, 1)
@@ -136,9 +137,12 @@ func TestStop_KeepsTheFigures(t *testing.T) {
 func (c *fleetSystem) countAttempts(want int) (shown int) {
 	c.t.Helper()
 	pattern := regexp.MustCompile(`<dt>Attempts</dt><dd>(\d+)</dd>`)
-	ticker := time.NewTicker(50 * time.Millisecond) // a read without a pause takes the processor from the handlers
+	limit := time.Now().Add(10 * time.Second)
+	// Reads without a pause would take the processor from the handlers.
+	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
-	for limit := time.Now().Add(10 * time.Second); time.Now().Before(limit) && shown != want; <-ticker.C {
+
+	for ; time.Now().Before(limit) && shown != want; <-ticker.C {
 		if found := pattern.FindStringSubmatch(c.readPage("/api/dashboard")); found != nil {
 			shown, _ = strconv.Atoi(found[1])
 		}

@@ -152,13 +152,14 @@ func TestForgetVersion_DeliversTheKeyAgain(t *testing.T) {
 	}
 }
 
-// findInStorage returns the names of the rows and blobs that have one of the texts; see searchStorage. It repeats a
-// search that storage, on a busy machine, did not answer in time.
+// findInStorage returns the names of the rows and blobs that have one of the texts; see
+// searchStorage. It repeats a search that storage, on a busy machine, did not answer in time.
 func (s *system) findInStorage(texts ...string) (places []string) {
 	s.t.Helper()
 	s.awaitCondition("storage answers a search", time.Minute, func() bool {
 		var err error
-		if places, err = s.searchStorage(texts); err != nil && !storage.Is(err, storage.Unavailable) {
+		places, err = s.searchStorage(texts)
+		if err != nil && !storage.Is(err, storage.Unavailable) {
 			s.t.Fatal(err)
 		}
 		return err == nil
@@ -166,8 +167,8 @@ func (s *system) findInStorage(texts ...string) (places []string) {
 	return places
 }
 
-// searchStorage searches lane 0 of the first epoch, the audit log and the blobs of bodies. It returns the names of the
-// rows and blobs that have one of the texts, uncompressed or compressed.
+// searchStorage searches lane 0 of the first epoch, the audit log and the blobs of bodies. It
+// returns the names of the rows and blobs that have one of the texts, uncompressed or compressed.
 func (s *system) searchStorage(texts []string) (places []string, err error) {
 	account, err := azure.Open(azure.Config{ConnectionString: s.storage.ConnectionString(), Prefix: "weir"})
 	if err != nil {

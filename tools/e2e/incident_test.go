@@ -269,13 +269,14 @@ func (s *system) replayAll(fingerprint string, want int) replayJob {
 	return j
 }
 
-// startReplay starts a replay, and returns it. On a busy machine Weir can answer 503 because storage was too slow. Then
-// the replay may have begun nevertheless, so startReplay looks for it in the list before it tries again.
+// startReplay starts a replay, and returns it. On a busy machine Weir can answer 503 because
+// storage was too slow. Then the replay may have begun nevertheless, so startReplay looks for it in
+// the list before it tries again.
 func (s *system) startReplay(body string) (started replayJob) {
 	s.t.Helper()
 	s.awaitCondition("the replay begins", time.Minute, func() bool {
-		status, _, said := s.requestJSON(http.MethodPost, s.weir+"/api/replays", body, "Content-Type",
-			"application/json")
+		status, _, said := s.requestJSON(http.MethodPost, s.weir+"/api/replays", body,
+			"Content-Type", "application/json")
 		switch status {
 		case http.StatusAccepted:
 			started.ID, _ = said["id"].(string)

@@ -20,9 +20,10 @@ type storageAccount struct {
 // ConnectionString returns the connection string of the account.
 func (a *storageAccount) ConnectionString() string { return a.ConnectionStringOf(a.name) }
 
-// sharedStorage has the processes of Azurite that the tests share. Each system has its own account there, because the
-// start of an Azurite takes more processor time than many a test. One Azurite uses only one processor, and on a busy
-// machine gets no larger share of it than each of the many handlers, so there are several. Their data is in memory.
+// sharedStorage has the processes of Azurite that the tests share. Each system has its own account
+// there, because the start of an Azurite takes more processor time than many a test. One Azurite
+// uses only one processor, and on a busy machine gets no larger share of it than each of the many
+// handlers, so there are several. Their data is in memory.
 var sharedStorage struct {
 	mu        sync.Mutex
 	processes []*azurite.Process
@@ -88,8 +89,8 @@ func startOwnStorage(t *testing.T) *storageAccount {
 func (a *storageAccount) restart(t *testing.T) {
 	t.Helper()
 	ports := a.Ports()
-	a.Process = startStorage(t, azurite.Options{Dir: a.dir, BlobPort: ports.Blob, QueuePort: ports.Queue,
-		TablePort: ports.Table})
+	a.Process = startStorage(t, azurite.Options{Dir: a.dir, BlobPort: ports.Blob,
+		QueuePort: ports.Queue, TablePort: ports.Table})
 }
 
 func startStorage(t *testing.T, o azurite.Options) *azurite.Process {

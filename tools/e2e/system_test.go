@@ -78,8 +78,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testsAtOnce is the number of tests that run in parallel. Most tests wait most of the time, so more tests than
-// processors can run.
+// testsAtOnce is the number of tests that run in parallel. Most tests wait most of the time, so
+// more tests than processors can run.
 const testsAtOnce = 6
 
 func buildPrograms(dir string) error {
@@ -131,8 +131,8 @@ const startLimit = 60 * time.Second
 // usualLatency is the time that the demo CMS takes for a write, unless the test needs another.
 const usualLatency = 20 * time.Millisecond
 
-// newSystem starts the demo CMS and a host with the given number of instances. It waits until the system is
-// ready. weirYAML has replacements in weir.yaml: old and new text in turn.
+// newSystem starts the demo CMS and a host with the given number of instances. It waits until the
+// system is ready. weirYAML has replacements in weir.yaml: old and new text in turn.
 func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 	t.Helper()
 	return newSystemIn(t, nil, instances, weirYAML...)
@@ -144,7 +144,8 @@ func newSystemIn(t *testing.T, env []string, instances int, weirYAML ...string) 
 	return newSystemUnder(t, env, []string{"--instances", fmt.Sprint(instances)}, weirYAML...)
 }
 
-// newSystemOnOwnStorage is newSystem with an Azurite that belongs to the test alone, so that the test can stop it.
+// newSystemOnOwnStorage is newSystem with an Azurite that belongs to the test alone, so that the
+// test can stop it.
 func newSystemOnOwnStorage(t *testing.T, instances int, weirYAML ...string) *system {
 	t.Helper()
 	t.Parallel()
@@ -171,9 +172,10 @@ func (s *system) startStagedHost(env, flags []string) {
 	s.weir = "http://127.0.0.1:" + hostPort
 	s.t.Cleanup(answers.Watch("127.0.0.1:"+hostPort,
 		func(text string) { s.t.Error("an answer differs from openapi.yaml:", text) }))
-	// As on Azure, the environment names the host's port. If it does not, as in the tests of several hosts, the handler
-	// reads the list of all connections of this machine each second.
-	named := []string{"FUNCTIONS_WORKER_RUNTIME=custom", "ASPNETCORE_URLS=http://127.0.0.1:" + hostPort}
+	// As on Azure, the environment names the host's port. If it does not, as in the tests of
+	// several hosts, the handler reads the list of all connections of this machine each second.
+	named := []string{"FUNCTIONS_WORKER_RUNTIME=custom",
+		"ASPNETCORE_URLS=http://127.0.0.1:" + hostPort}
 	s.startProgram("funchost", slices.Concat(s.handlerEnv(), env, named),
 		append([]string{"--script-root", s.app, "--port", hostPort, "--give-up-after", "-1", "--state-dir",
 			s.t.TempDir()}, flags...)...)
@@ -181,8 +183,8 @@ func (s *system) startStagedHost(env, flags []string) {
 		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
 }
 
-// newBareSystem starts the demo CMS, but no host. It marks the test as parallel, because each test has its own
-// processes and storage account, and waits most of the time.
+// newBareSystem starts the demo CMS, but no host. It marks the test as parallel, because each test
+// has its own processes and storage account, and waits most of the time.
 func newBareSystem(t *testing.T) *system {
 	t.Helper()
 	return newBareSystemAt(t, usualLatency)
@@ -219,8 +221,8 @@ func newStorage(t *testing.T) *system {
 	return newSystemOn(t, useSharedStorage(t))
 }
 
-// newSystemOn makes a system that has only the given storage account. If the test fails, the cleanup logs the last
-// lines of all processes.
+// newSystemOn makes a system that has only the given storage account. If the test fails, the
+// cleanup logs the last lines of all processes.
 func newSystemOn(t *testing.T, account *storageAccount) *system {
 	t.Helper()
 	s := &system{t: t, storage: account, mode: modeOf(t), output: &processLogs{}}
@@ -321,18 +323,19 @@ func (s *system) startProgram(program string, env []string, args ...string) {
 	})
 }
 
-// slowdown is how many times slower than a quiet machine a busy one may be. The tests have limits for a quiet machine,
-// and wait so many times longer before they fail.
+// slowdown is how many times slower than a quiet machine a busy one may be. The tests have limits
+// for a quiet machine, and wait so many times longer before they fail.
 const slowdown = 4
 
-// awaitCondition waits until holds returns true. After the time "limit", or longer on a busy machine (see slowdown), it
-// fails the test with the condition's name.
+// awaitCondition waits until holds returns true. After the time "limit", or longer on a busy
+// machine (see slowdown), it fails the test with the condition's name.
 func (s *system) awaitCondition(condition string, limit time.Duration, holds func() bool) {
 	s.t.Helper()
 	s.awaitConditionUntil(condition, time.Now().Add(slowdown*limit), holds)
 }
 
-// awaitConditionUntil waits until holds returns true. After the deadline it fails the test with the condition's name.
+// awaitConditionUntil waits until holds returns true. After the deadline it fails the test with the
+// condition's name.
 func (s *system) awaitConditionUntil(condition string, deadline time.Time, holds func() bool) {
 	s.t.Helper()
 	began, over := time.Now(), time.After(time.Until(deadline))

@@ -109,8 +109,8 @@ func (o Options) commandArgs(script string) []string {
 	return append(args, "--location", o.Dir)
 }
 
-// listAccounts returns the environment variable from which Azurite reads its accounts. Each account has the key of the
-// development account.
+// listAccounts returns the environment variable from which Azurite reads its accounts. Each account
+// has the key of the development account.
 func (o Options) listAccounts() string {
 	var b strings.Builder
 	for _, account := range o.Accounts {
@@ -128,8 +128,8 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done returns a channel that is closed when Azurite has ended, by Stop or by itself.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// ConnectionString returns the connection string of the development account with the ports of p. The addresses begin
-// with http, even if Azurite was started with Cert and Key.
+// ConnectionString returns the connection string of the development account with the ports of p.
+// The addresses begin with http, even if Azurite was started with Cert and Key.
 func (p *Process) ConnectionString() string { return p.ConnectionStringOf(Account) }
 
 // ConnectionStringOf is ConnectionString for one of the accounts in Options.Accounts.

@@ -59,25 +59,29 @@ func TestStart_AccountsShareNothing(t *testing.T) {
 	p := startAzurite(t, azurite.Options{Accounts: []string{"first", "second"}})
 
 	for account, want := range map[string]int{"first": 1, "second": 0} {
-		service, err := azqueue.NewServiceClientFromConnectionString(p.ConnectionStringOf(account), nil)
+		connection := p.ConnectionStringOf(account)
+		service, err := azqueue.NewServiceClientFromConnectionString(connection, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range want {
-			if _, err := service.CreateQueue(t.Context(), fmt.Sprintf("queue-%d", i), nil); err != nil {
+			name := fmt.Sprintf("queue-%d", i)
+			if _, err := service.CreateQueue(t.Context(), name, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 
 	for account, want := range map[string]int{"first": 1, "second": 0} {
-		service, err := azqueue.NewServiceClientFromConnectionString(p.ConnectionStringOf(account), nil)
+		connection := p.ConnectionStringOf(account)
+		service, err := azqueue.NewServiceClientFromConnectionString(connection, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		page, err := service.NewListQueuesPager(nil).NextPage(t.Context())
 		if err != nil || len(page.Queues) != want {
-			t.Errorf("the account %s has %d queues, %v, want %d", account, len(page.Queues), err, want)
+			t.Errorf("the account %s has %d queues, %v, want %d", account, len(page.Queues), err,
+				want)
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()

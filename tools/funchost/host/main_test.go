@@ -345,8 +345,9 @@ func (r *rig) sendRequest(method, path, body string, change ...func(*http.Reques
 		f(q)
 	}
 	client := &http.Client{
-		Timeout:       4 * patience,
-		Transport:     &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: 30 * time.Second},
+		Timeout: 4 * patience,
+		Transport: &http.Transport{DisableKeepAlives: true,
+			ExpectContinueTimeout: 30 * time.Second},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	res, err := client.Do(q)

@@ -167,7 +167,8 @@ func (r *rig) functionOf(c handlerCall) string {
 		return "no line for " + id
 	}
 
-	// A regular expression over the whole log, once for each call, took most of the time of the tests.
+	// A regular expression over the whole log, once for each call, took most of the time of the
+	// tests.
 	line := before[strings.LastIndexByte(before, '\n')+1:]
 	found := executingLine.FindStringSubmatch(line)
 	if found == nil {
