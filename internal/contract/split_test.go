@@ -198,11 +198,11 @@ func TestCompileSplitPath_Refuses(t *testing.T) {
 	}
 }
 
-// The Splitter keeps only one part in memory at a time: a document of 64 MiB with parts of 40 KiB takes less than 8
+// The Splitter keeps only one part in memory at a time: a document of 24 MiB with parts of 40 KiB takes less than 8
 // MiB.
 func TestSplit_Memory(t *testing.T) {
 	part := []byte("<b>" + strings.Repeat("<c>some text</c>", 2500) + "</b>")
-	count := 64 << 20 / len(part)
+	count := 24 << 20 / len(part)
 	readers := make([]io.Reader, 0, count+2)
 	readers = append(readers, strings.NewReader("<a>"))
 	for range count {
