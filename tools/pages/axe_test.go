@@ -1,6 +1,7 @@
 package pages_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -33,24 +34,30 @@ func TestAccessibility(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := openBrowser(t, f.Dashboard())
-			for _, width := range []int64{1360, 390} {
-				b.Size(width, 844)
-				for page, path := range dashboardtest.Pages() {
-					if name != "busy" && !slices.Contains(changingPages, page) {
-						continue
-					}
-					for _, theme := range []string{"light", "dark"} {
-						b.Visit("/api/dashboard" + path + "?theme=" + theme)
-						browser.Eval[bool](b, string(axe)+";true")
-						browser.Eval[bool](b, findViolations)
-						b.Until("axe has ended", "'violations' in window")
-						if got := browser.Eval[string](b, "window.violations"); got != "" {
-							t.Errorf("%s, %d px, %s: got %s, want no violation", page, width, theme,
-								strings.ReplaceAll(got, "\n", "\n\t"))
-						}
+			for page, path := range dashboardtest.Pages() {
+				if name != "busy" && !slices.Contains(changingPages, page) {
+					continue
+				}
+				for _, theme := range []string{"light", "dark"} {
+					b.Visit("/api/dashboard" + path + "?theme=" + theme)
+					browser.Eval[bool](b, string(axe)+";true")
+					for _, width := range []int64{1360, 390} {
+						b.Size(width, 844)
+						checkAccessibility(b, fmt.Sprintf("%s, %d px, %s", page, width, theme))
 					}
 				}
 			}
 		})
+	}
+}
+
+// checkAccessibility runs axe on the present page.
+func checkAccessibility(b *browser.Tab, where string) {
+	b.T.Helper()
+	browser.Eval[bool](b, "delete window.violations")
+	browser.Eval[bool](b, findViolations)
+	b.Until("axe has ended", "'violations' in window")
+	if got := browser.Eval[string](b, "window.violations"); got != "" {
+		b.T.Errorf("%s: got %s, want no violation", where, strings.ReplaceAll(got, "\n", "\n\t"))
 	}
 }

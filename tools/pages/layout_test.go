@@ -16,27 +16,34 @@ func TestLayout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := openBrowser(t, f.Dashboard())
-			for _, screen := range []struct {
-				name          string
-				width, height int64
-				theme         string
-			}{{"desktop-light", 1360, 900, "light"}, {"desktop-dark", 1360, 900, "dark"},
-				{"phone-light", 390, 844, "light"}, {"phone-dark", 390, 844, "dark"}, {"narrow", 360, 800, "light"}} {
-				b.Size(screen.width, screen.height)
-				for page, path := range dashboardtest.Pages() {
-					separator := "?"
-					if strings.Contains(path, "?") {
-						separator = "&"
-					}
-					b.Visit("/api/dashboard" + path + separator + "theme=" + screen.theme)
-					if wide := browser.Eval[float64](b,
-						"document.documentElement.scrollWidth"); wide > float64(screen.width) {
-						t.Errorf("%s on %s is %v wide, want at most %v", page, screen.name, wide, screen.width)
-					}
-					savePicture(b, name+"-"+page+"-"+screen.name)
+			for page, path := range dashboardtest.Pages() {
+				separator := "?"
+				if strings.Contains(path, "?") {
+					separator = "&"
+				}
+				for _, theme := range []string{"light", "dark"} {
+					b.Visit("/api/dashboard" + path + separator + "theme=" + theme)
+					checkWidths(b, page, name+"-"+page, theme)
 				}
 			}
 			b.Clean()
 		})
+	}
+}
+
+// checkWidths checks that the present page fits into the windows of a desktop and of two phones.
+func checkWidths(b *browser.Tab, page, picture, theme string) {
+	b.T.Helper()
+	for _, screen := range []struct {
+		name          string
+		width, height int64
+	}{{"desktop", 1360, 900}, {"phone", 390, 844}, {"narrow", 360, 800}} {
+		b.Size(screen.width, screen.height)
+		wide := browser.Eval[float64](b, "document.documentElement.scrollWidth")
+		if wide > float64(screen.width) {
+			b.T.Errorf("%s, %s, %s is %v wide, want at most %v", page, screen.name, theme, wide,
+				screen.width)
+		}
+		savePicture(b, picture+"-"+screen.name+"-"+theme)
 	}
 }
