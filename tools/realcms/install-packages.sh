@@ -1,38 +1,133 @@
 #!/usr/bin/env bash
-# Installs the packages of Debian or Ubuntu that the tests need and the machine lacks. It needs root. None of the
-# packages starts a service. Ubuntu has Chromium as a snap only: there a chromium has to be on the machine already.
+# Installs the packages of Debian or Ubuntu that the tests need and this machine lacks, as root or by a sudo that asks
+# for no password. None of the packages starts a service. INSTALL=0 forbids the installation.
+#
+#   install-packages.sh           install; if that is not possible, print what to do and end at once
+#   install-packages.sh --check   only list what is missing
+#
+# Exit codes: 0 = nothing is missing (any more), 1 = packages are missing, or their installation failed, 2 = something
+# is missing that no package of this system provides.
 set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin # dpkg needs them, and the PATH of ordinary users lacks them
 
-# install_missing installs the packages of missing, with further options of apt-get.
-install_missing() {
-  [ ${#missing[@]} -gt 0 ] || return 0
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" "${missing[@]}"
+# find_missing sets missing, the packages to install, and unavailable, a sentence about what no package provides.
+find_missing() {
+  missing=() unavailable=
+  local package installed system
+
+  if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    unavailable="the tests need packages of Debian or Ubuntu, and this system has no apt: use the development container"
+    unavailable+=" (CONTRIBUTING.md, Set up)"
+    return
+  fi
+
+  for package in make curl; do
+    command -v "$package" >/dev/null || missing+=("$package")
+  done
+  # The race detector needs a C compiler.
+  command -v gcc >/dev/null || missing+=(gcc libc6-dev)
+  [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+  command -v chromium >/dev/null || missing+=(chromium)
+
+  # For a real WordPress, which make wordpress unpacks, and for a real RabbitMQ: the tests start nodes of their own.
+  installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' 2>/dev/null | sed -n 's/ installed$//p')
+  for package in php-cli php-mysql php-xml php-curl mariadb-server-core mariadb-client-core rabbitmq-server; do
+    grep -qx "$package" <<<"$installed" || missing+=("$package")
+  done
+
+  system=$(sed -n 's/^ID=//p' "${OS_RELEASE:-/etc/os-release}" 2>/dev/null || true)
+  if [ "$system" = ubuntu ] && [[ " ${missing[*]} " = *" chromium "* ]]; then
+    unavailable="Ubuntu has Chromium only as a snap, which the tests cannot use: install Google Chrome, then"
+    unavailable+=" sudo ln -s /usr/bin/google-chrome /usr/local/bin/chromium"
+  fi
+  find_toolchains
 }
 
-missing=()
-command -v make >/dev/null || missing+=(make)
-command -v gcc >/dev/null || missing+=(gcc libc6-dev)
-command -v node >/dev/null || missing+=(nodejs)
-command -v npm >/dev/null || missing+=(npm)
-command -v chromium >/dev/null || missing+=(chromium)
-install_missing
+# find_toolchains adds Go and Node to unavailable: the packages of Debian 12 are too old. Under sudo nothing is said of
+# them, because sudo hides the PATH of its caller.
+find_toolchains() {
+  [ -z "${SUDO_COMMAND:-}" ] || return 0
+  local version
 
-# For a real WordPress, which make wordpress unpacks.
-missing=()
-for package in php-cli php-mysql php-xml php-curl mariadb-server-core mariadb-client-core; do
-  dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
-done
-install_missing --no-install-recommends
+  version=$(node --version 2>/dev/null || true)
+  if [ -z "$version" ] || ! command -v npm >/dev/null; then
+    unavailable="Node 20 with npm is missing: install it from https://nodejs.org${unavailable:+; $unavailable}"
+  elif ! [[ $version =~ ^v([0-9]+) ]] || [ "${BASH_REMATCH[1]}" -lt 20 ]; then
+    unavailable="Node is $version, and 20 is needed: install it from https://nodejs.org${unavailable:+; $unavailable}"
+  fi
 
-# For a real RabbitMQ: the tests start nodes of their own. policy-rc.d keeps the package from starting its service.
-missing=()
-dpkg -s rabbitmq-server >/dev/null 2>&1 || missing+=(rabbitmq-server)
-policy=/usr/sbin/policy-rc.d
-if [ ${#missing[@]} -gt 0 ] && [ ! -e "$policy" ]; then
-  trap 'rm -f "$policy"' EXIT
-  printf '#!/bin/sh\nexit 101\n' >"$policy"
-  chmod +x "$policy"
+  # From 1.21 on, the go command fetches the version that go.mod names.
+  version=$(cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || true)
+  if [ -z "$version" ]; then
+    unavailable="Go 1.26 is missing: install it from https://go.dev/dl${unavailable:+; $unavailable}"
+  elif [[ $version =~ ^go1\.([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -lt 21 ]; then
+    unavailable="Go is $version, and 1.26 is needed: install it from https://go.dev/dl${unavailable:+; $unavailable}"
+  fi
+}
+
+# run_as_root runs a command as root. It never asks for a password.
+run_as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+# print_command prints the one line that installs the packages. A bare Debian has no sudo.
+print_command() {
+  if [ "$(id -u)" = 0 ]; then
+    echo "$0"
+  elif command -v sudo >/dev/null; then
+    echo "sudo $0"
+  else
+    echo "su -c $0"
+  fi
+}
+
+# run_apt runs apt-get and shows what it does. While another program has the package system, it says so and tries
+# again: DPkg::Lock::Timeout does not cover the locks of the lists and of the downloaded packages.
+run_apt() {
+  local log attempt status
+  log=$(mktemp)
+
+  for attempt in $(seq 1 180); do
+    status=0
+    run_as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q -o DPkg::Lock::Timeout=5 \
+      -o Dpkg::Use-Pty=0 "$@" </dev/null 2>&1 | tee "$log" |
+      sed -u -E '/^(Selecting|Preparing|\(Reading|Unpacking|E: .*lock|W: Be aware|N: Be aware)/d' ||
+      status=${PIPESTATUS[0]}
+    [ "$status" -ne 0 ] && grep -qE 'Could not get lock|Unable to (acquire|lock)' "$log" || break
+
+    echo "another program uses apt: waiting for it to end"
+    sleep 5
+  done
+
+  rm -f "$log"
+  return "$status"
+}
+
+# install_missing installs the packages. While it runs, policy-rc.d keeps them from starting a service.
+install_missing() {
+  local policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then
+    trap 'run_as_root rm -f /usr/sbin/policy-rc.d' EXIT
+    printf '#!/bin/sh\nexit 101\n' | run_as_root tee "$policy" >/dev/null
+    run_as_root chmod +x "$policy"
+  fi
+
+  run_apt update
+  run_apt install -y --no-install-recommends "${missing[@]}"
+}
+
+find_missing
+[ ${#missing[@]} -eq 0 ] || echo "missing: ${missing[*]}"
+if [ -n "$unavailable" ]; then
+  echo "$unavailable"
+  exit 2
 fi
-export RUNLEVEL=1
-install_missing --no-install-recommends
+[ ${#missing[@]} -gt 0 ] || exit 0
+[ "${1:-}" != --check ] || exit 1
+
+if [ "${INSTALL:-1}" = 0 ] || ! run_as_root true 2>/dev/null; then
+  print_command
+  exit 1
+fi
+echo "installing them: this takes a few minutes"
+install_missing
