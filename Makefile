@@ -15,7 +15,7 @@ FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/functi
 AZURITE := tools/azurite/node_modules/.bin/azurite
 OPENAPI := tools/openapi/node_modules/.bin/redocly
 
-.PHONY: help axe run start demo demo-wordpress demo-rabbitmq wordpress test quick test-directus forwarding upgrade simulate lint vulncheck build release infra bench profile microbench clean azurite openapi tools
+.PHONY: help axe run start demo demo-wordpress demo-rabbitmq wordpress test packages quick test-directus forwarding upgrade simulate lint vulncheck build release infra bench profile microbench clean azurite openapi tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -40,30 +40,39 @@ demo: azurite build ## 300 messages straight to the CMS, then through Weir, side
 demo-wordpress: azurite wordpress build tools ## 16 clients write to a real WordPress, then through Weir, side by side; leaves WordPress running
 	@build/tools/demowordpress
 
-# With -v go test prints each test itself.
-PROGRESS := $(if $(findstring -v,$(TESTFLAGS)),cat,$(CURDIR)/build/tools/testprogress $(PROGRESSFLAGS))
-AS_EVENTS := $(if $(findstring -v,$(TESTFLAGS)),,-json)
+# TESTFLAGS=-v prints the output of each test.
+PROGRESS = build/tools/testprogress $(if $(filter -v,$(TESTFLAGS)),-v) $(PROGRESSFLAGS)
 
 # The packages of tools run one after the other: their tests start hosts, browsers and servers, which would take the
 # processors from each other's time limits.
 PACKAGES_AT_ONCE = $(if $(filter tools,$(1)),-p 1)
 
+# The simulation is the longest package: it runs first, beside all others.
+LIST_PACKAGES = $$(go list -C $(1) ./... | sed -n '/\/simulation$$/p; /\/simulation$$/!H; $$ { x; p }')
+
+# make lint vets. No time limit ends the tests: testprogress ends a run that stands still. -json stands before the
+# packages, because testprogress counts what follows the last flag.
+TEST_MODULE = -- go test -C $(1) $(call PACKAGES_AT_ONCE,$(1)) -race -shuffle=on -count=1 -vet=off -timeout 0 \
+  $(TESTFLAGS) -json $(LIST_PACKAGES)
+
 # The test of the Dockerfile runs its `go mod download` without a proxy. The build alone does not fetch each module of
 # go.mod: some are for Windows only.
-test: azurite wordpress openapi axe ## every test: unit, conformance on memory and Azurite, end to end with real processes; E2E_HTTP=forwarding = all of the last under an old host
+test: packages ## every test: unit, conformance on memory and Azurite, end to end with real processes; installs the packages that it needs, except with INSTALL=0; E2E_HTTP=forwarding = all of the last under an old host
+	@$(MAKE) --no-print-directory azurite wordpress openapi axe
 	@go mod download
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
-	@set -o pipefail; status=0; $(foreach module,$(MODULES), \
-	  echo "go test -C $(module) ./..."; \
-	  go test -C $(module) $(AS_EVENTS) $(call PACKAGES_AT_ONCE,$(module)) -race -shuffle=on -count=1 -timeout 35m \
-	    $(TESTFLAGS) ./... | $(PROGRESS) || status=1;) \
-	exit $$status
+	@$(PROGRESS) $(foreach module,$(MODULES),$(call TEST_MODULE,$(module)))
+
+packages: ## install the packages of Debian that the tests need and this machine lacks; INSTALL=0 = only name them
+	@tools/realcms/install-packages.sh
+
+# Without the race detector and -vet the build is a third of the time.
+TEST_QUICKLY = -- go test -count=1 -vet=off -timeout 0
 
 quick: azurite ## the program's tests without the race detector, and 50 simulated systems; no mutants, no real processes
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
-	@set -o pipefail; packages=$$(go list ./... | grep -v /internal/simulation$$) && \
-	  go test -json $$packages | build/tools/testprogress && \
-	  SEEDS=50 go test -json -count=1 -run '^(TestSeeds|TestMutants_QuoteTheSource)$$' ./internal/simulation | build/tools/testprogress
+	@SEEDS=50 $(PROGRESS) $(TEST_QUICKLY) -run '^(TestSeeds|TestMutants_QuoteTheSource)$$' -json weir/internal/simulation \
+	  $(TEST_QUICKLY) -json $$(go list ./... | grep -v /internal/simulation$$)
 
 # The tests of how instances end, and of what depends on the host beside HTTP itself.
 FORWARDED := TestChaos|TestStop_|TestDrain_|TestRollingRestart_|TestIncident|TestHandlerKilled_OnFlex|TestDueTimes|TestReplay|TestPause_|TestLog_|TestDeliveryByProcess

@@ -1,35 +1,83 @@
-// Command testprogress reads the events of go test -json from its standard input. It prints:
+// Command testprogress runs commands go test -json one after the other, and prints:
 //
 //   - a line for each package that has ended, and for each skipped test
 //   - the output of each failed test
-//   - at an interval, the running tests, and for how long each has run
-//   - at the end, the numbers of tests
+//   - at an interval, the running tests, for how long each has run, and what is left
+//   - after each command its numbers of tests and its time, and at the end the numbers over all commands
 //
-// Without testprogress, go test prints nothing for the ten minutes that the longest package takes.
+// Usage:
 //
-// The exit code is 1 if a package failed or did not end, or if the input has no package or cannot be read. It is 2 for
-// wrong flags.
+//	testprogress [flags] -- go test -json … packages [-- go test -C tools -json … packages] …
+//
+// Without testprogress, go test prints nothing for the ten minutes that the longest package takes, and ends a run that
+// is only slow. testprogress ends a run when no test makes progress: then it has the goroutines dumped into a file.
+//
+// The exit code is 1 if a package failed or did not end, or if a command has no package. It is 2 for wrong flags, and
+// 130 after an interrupt.
 package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
 	"time"
 )
 
 func main() {
-	interval := flag.Duration("interval", 20*time.Second, "time between two lines about the running tests")
+	o := options{killAfter: 10 * time.Second, commandOut: os.Stderr}
+	flag.DurationVar(&o.interval, "interval", 20*time.Second, "time between two lines about the running tests")
+	flag.DurationVar(&o.stall, "stall", 5*time.Minute, "end the run when a test runs and nothing happens for this time")
+	flag.DurationVar(&o.buildStall, "build-stall", 30*time.Minute,
+		"end the run when no test runs and nothing happens for this time: a build makes no events")
+	flag.BoolVar(&o.verbose, "v", false, "print the output of each test")
+	flag.StringVar(&o.dumps, "dumps", filepath.Join("build", "test-goroutines.txt"), "file for dumps of goroutines")
 	flag.Parse()
-	if *interval <= 0 {
-		fmt.Fprintf(os.Stderr, "testprogress: -interval is %v, want more than 0\n", *interval)
+
+	commands := splitCommands(flag.Args())
+	if o.interval <= 0 || o.stall <= 0 || o.buildStall <= 0 || len(commands) == 0 {
+		fmt.Fprintln(os.Stderr, "testprogress: want durations above 0, and a command after --")
 		os.Exit(2)
 	}
-	ticker := time.NewTicker(*interval)
-	defer ticker.Stop()
-	p := newProgress(os.Stdout, time.Now)
-	if err := p.follow(os.Stdin, ticker.C); err != nil {
-		fmt.Fprintln(os.Stderr, "testprogress:", err)
-		os.Exit(1)
+
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	os.Exit(runAll(newProgress(os.Stdout, time.Now, o), commands, signals))
+}
+
+// runAll runs the commands one after the other, and returns the exit code of this program.
+func runAll(p *progress, commands [][]string, signals <-chan os.Signal) int {
+	code := 0
+	for _, command := range commands {
+		err := p.runCommand(command, signals)
+		if err != nil {
+			fmt.Fprintln(p.out, "testprogress:", err)
+			code = 1
+		}
+		if p.isInterrupted {
+			code = 130
+		}
+		if p.isStalled || p.isInterrupted {
+			break
+		}
 	}
+	fmt.Fprintf(p.out, "total %s\n", p.counts)
+	return code
+}
+
+// splitCommands splits the arguments at each "--". It leaves out empty commands.
+func splitCommands(args []string) (commands [][]string) {
+	var command []string
+	for _, arg := range append(args, "--") {
+		switch {
+		case arg != "--":
+			command = append(command, arg)
+		case len(command) > 0:
+			commands = append(commands, command)
+			command = nil
+		}
+	}
+	return commands
 }

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,37 +24,37 @@ func TestFollow(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ in, out, err string }{
 		"passes": {passing,
-			"ok    weir/a  1.2s  1 passed\n      weir/b  no tests\ntotal 2 passed, 0 failed, 0 skipped\n", ""},
+			"ok    weir/a  1.2s  1 passed\n      weir/b  no tests\n", ""},
 		"a test is skipped": {`{"Action":"run","Package":"weir/a","Test":"TestOne"}
 {"Action":"skip","Package":"weir/a","Test":"TestOne/sub"}
 {"Action":"pass","Package":"weir/a","Test":"TestOne"}
 {"Action":"pass","Package":"weir/a","Elapsed":2}
-`, "SKIP  weir/a TestOne/sub\nok    weir/a  2.0s  1 passed\ntotal 1 passed, 0 failed, 1 skipped\n", ""},
+`, "SKIP  weir/a TestOne/sub\nok    weir/a  2.0s  1 passed\n", ""},
 		"a test fails": {`{"Action":"run","Package":"weir/a","Test":"TestOne"}
 {"Action":"output","Package":"weir/a","Test":"TestOne","Output":"got 1, want 2\n"}
 {"Action":"output","Package":"weir/a","Test":"TestOne/sub","Output":"in the subtest\n"}
 {"Action":"fail","Package":"weir/a","Test":"TestOne"}
 {"Action":"output","Package":"weir/a","Output":"FAIL\n"}
 {"Action":"fail","Package":"weir/a","Elapsed":2}
-`, "got 1, want 2\nin the subtest\nFAIL  weir/a  2.0s\ntotal 0 passed, 1 failed, 0 skipped\n",
+`, "got 1, want 2\nin the subtest\nFAIL  weir/a  2.0s\n",
 			"1 of 1 packages failed: weir/a"},
 		"a process panics": {`{"Action":"run","Package":"weir/a","Test":"TestOne"}
 {"Action":"output","Package":"weir/a","Test":"TestOne","Output":"panic: no\n"}
 {"Action":"fail","Package":"weir/a","Elapsed":2}
-`, "panic: no\nFAIL  weir/a  2.0s\ntotal 0 passed, 0 failed, 0 skipped\n", "1 of 1 packages failed: weir/a"},
+`, "panic: no\nFAIL  weir/a  2.0s\n", "1 of 1 packages failed: weir/a"},
 		"a build fails": {`{"ImportPath":"weir/a [weir/a.test]","Action":"build-output","Output":"a.go:1: undefined: x\n"}
 {"ImportPath":"weir/a [weir/a.test]","Action":"build-fail"}
 {"Action":"fail","Package":"weir/a","Elapsed":0,"FailedBuild":"weir/a [weir/a.test]"}
-`, "a.go:1: undefined: x\nFAIL  weir/a  0.0s\ntotal 0 passed, 0 failed, 0 skipped\n", "1 of 1 packages failed: weir/a"},
+`, "a.go:1: undefined: x\nFAIL  weir/a  0.0s\n", "1 of 1 packages failed: weir/a"},
 		"the input is cut off": {`{"Action":"run","Package":"weir/a","Test":"TestOne"}
-`, "total 0 passed, 0 failed, 0 skipped\n", "did not end: weir/a"},
+`, "", "did not end: weir/a"},
 		"nothing is tested": {"go: no such module\n",
-			"go: no such module\ntotal 0 passed, 0 failed, 0 skipped\n", "no package was tested"},
+			"go: no such module\n", "no package was tested"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			err := newProgress(&out, time.Now).follow(strings.NewReader(c.in), nil)
+			err := newProgress(&out, time.Now, options{}).follow(strings.NewReader(c.in), events{}, nil)
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -63,21 +66,143 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-func TestPrintRunning_NamesTheLongestTests(t *testing.T) {
+func TestFollow_CountsTestsAndSubtests(t *testing.T) {
 	t.Parallel()
-	var out strings.Builder
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	p := newProgress(&out, func() time.Time { return now })
-	for _, test := range []string{"TestA", "TestB", "TestC", "TestD", "TestE"} {
-		p.handleLine(`{"Action":"run","Package":"weir/a","Test":"` + test + `"}`)
-		now = now.Add(time.Minute)
+	p := newProgress(io.Discard, time.Now, options{})
+	for range 2 {
+		if err := p.follow(strings.NewReader(passing), events{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		p.startCommand(0)
 	}
-	p.handleLine(`{"Action":"pass","Package":"weir/a","Test":"TestB"}`)
-	p.handleLine(`{"Action":"run","Package":"weir/a","Test":"TestWaitsForItsTurn"}`)
-	p.handleLine(`{"Action":"pause","Package":"weir/a","Test":"TestWaitsForItsTurn"}`)
-	p.printRunning()
-	const want = "...   weir/a  1 passed; running: TestA (5m0s), TestC (3m0s), TestD (2m0s), 1 more\n"
-	if out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
+	if want := (counts{passed: 4}); p.counts != want {
+		t.Errorf("got %v over two commands, want %v", p.counts, want)
+	}
+}
+
+// fakeRun is a run in a time that only the test moves on.
+type fakeRun struct {
+	*progress
+	out strings.Builder
+	at  time.Time
+}
+
+func newFakeRun(o options, packages int) *fakeRun {
+	r := &fakeRun{at: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	r.progress = newProgress(&r.out, func() time.Time { return r.at }, o)
+	r.startCommand(packages)
+	return r
+}
+
+// handleAll handles actions of tests of weir/a, each "action test", with a minute after each.
+func (r *fakeRun) handleAll(actions ...string) {
+	for _, text := range actions {
+		action, test, _ := strings.Cut(text, " ")
+		r.handleLine(`{"Action":"` + action + `","Package":"weir/a","Test":"` + test + `"}`)
+		r.at = r.at.Add(time.Minute)
+	}
+}
+
+func TestPrintRunning(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		actions []string
+		want    string
+	}{
+		"nothing": {nil, "...   no test runs yet; 3 packages left\n"},
+		"the longest": {[]string{"run TestA", "run TestB", "run TestC", "run TestD", "run TestE", "pass TestB"},
+			"...   weir/a  1 passed; running: TestA (6m0s), TestC (4m0s), TestD (3m0s), 1 more; 2 packages left\n"},
+		"one waits": {[]string{"run TestA", "run TestB", "pause TestB"},
+			"...   weir/a  0 passed, 1 wait; running: TestA (3m0s); 2 packages left\n"},
+		"it waited": {[]string{"run TestA", "pause TestA", "run TestB", "pass TestB", "cont TestA"},
+			"...   weir/a  1 passed; running: TestA (1m0s); 2 packages left\n"},
+		"a parent waits for its subtests": {[]string{"run TestA", "run TestA/one", "pause TestA/one", "run TestA/two",
+			"pause TestA/two", "run TestB"},
+			"...   weir/a  0 passed, 2 wait; running: TestB (1m0s); 2 packages left\n"},
+		"a subtest runs": {[]string{"run TestA", "run TestA/one", "pause TestA/one", "run TestA/two/deep",
+			"cont TestA/one", "pass TestA/two/deep"},
+			"...   weir/a  0 passed; running: TestA/one (2m0s); 2 packages left\n"},
+		"the subtests have ended": {[]string{"run TestA", "run TestA/one", "pass TestA/one"},
+			"...   weir/a  0 passed; running: TestA (3m0s); 2 packages left\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newFakeRun(options{}, 3)
+			r.handleAll(c.actions...)
+			r.printRunning()
+			if r.out.String() != c.want {
+				t.Errorf("got %q, want %q", r.out.String(), c.want)
+			}
+		})
+	}
+}
+
+func TestDescribeStall(t *testing.T) {
+	t.Parallel()
+	limits := options{stall: 5 * time.Minute, buildStall: 30 * time.Minute}
+	for name, c := range map[string]struct {
+		actions []string
+		after   time.Duration // after the last event
+		want    string
+	}{
+		"in time":       {[]string{"run TestA"}, 4 * time.Minute, ""},
+		"a test":        {[]string{"run TestA"}, 5 * time.Minute, "no test failed: TestA made no progress for 5m0s"},
+		"a build":       {nil, 29 * time.Minute, ""},
+		"between tests": {[]string{"run TestA", "pass TestA"}, 29 * time.Minute, ""},
+		"a stuck build": {nil, 30 * time.Minute, "no test failed: no package was built for 30m0s"},
+		"after failures": {[]string{"fail TestA", "fail TestB", "run TestC"}, 5 * time.Minute,
+			"2 tests failed; TestC made no progress for 5m0s"},
+		"a slow test": {[]string{"run TestA", "output TestA", "output TestA", "output TestA", "output TestA"},
+			4 * time.Minute, ""},
+		"paused tests": {[]string{"run TestA", "pause TestA", "run TestB", "run TestC"}, 5 * time.Minute,
+			"no test failed: TestB, TestC made no progress for 5m0s"},
+		"only paused tests": {[]string{"run TestA", "pause TestA"}, 5 * time.Minute,
+			"no test failed: weir/a made no progress for 5m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newFakeRun(limits, 1)
+			r.handleAll(c.actions...)
+			r.at = r.lastEventAt.Add(c.after)
+			if got := r.describeStall(); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestPrintOutput_LimitsCrashes(t *testing.T) {
+	t.Parallel()
+	goroutines := strings.Repeat("main.f()\n", 300)
+	for name, c := range map[string]struct {
+		output  string
+		stalled bool
+		want    string // DUMP = the path of the file
+		isSaved bool
+	}{
+		"no crash": {"got 1\n" + goroutines, false, "got 1\n" + goroutines, false},
+		"a short panic": {"panic: no\n\ngoroutine 1 [running]:\n", false,
+			"panic: no\n\ngoroutine 1 [running]:\n", false},
+		"a long panic": {"got 1\npanic: no\n" + goroutines, false,
+			"got 1\npanic: no\n" + strings.Repeat("main.f()\n", 99) + "the goroutines are in DUMP\n", true},
+		"a time limit": {"panic: test timed out after 35m0s\n\trunning tests:\n\t\tTestA (2s)\n\t\tTestB/sub (1m1s)\n\n" +
+			goroutines, false, "no test failed: timeout: the limit of 35m0s was over while these ran: " +
+			"TestA (2s), TestB/sub (1m1s)\nthe goroutines are in DUMP\n", true},
+		"a stall": {"log\nSIGQUIT: quit\n" + goroutines, true, "log\nthe goroutines are in DUMP\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dump := filepath.Join(t.TempDir(), "build", "dump.txt")
+			r := newFakeRun(options{dumps: dump}, 1)
+			r.isStalled = c.stalled
+			r.printOutput(strings.SplitAfter(c.output, "\n"))
+			if got := strings.ReplaceAll(r.out.String(), dump, "DUMP"); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			saved, _ := os.ReadFile(dump) // without a file there is nothing
+			if isSaved := strings.HasSuffix(string(saved), goroutines); isSaved != c.isSaved {
+				t.Errorf("the file has %d bytes, want a dump: %v", len(saved), c.isSaved)
+			}
+		})
 	}
 }
