@@ -335,10 +335,6 @@ func TestPipelines_CallExistingTargets(t *testing.T) {
 		if found < 3 {
 			t.Errorf("%s calls %d of our programs, want at least 3", path, found)
 		}
-		before, _, hasTests := strings.Cut(string(text), "make test\n")
-		if hasTests && !strings.Contains(before, "sudo tools/realcms/install-packages.sh\n") {
-			t.Errorf("%s runs make test on a machine without the packages that the tests need", path)
-		}
 	}
 }
 
