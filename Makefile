@@ -181,12 +181,14 @@ microbench: ## the Go benchmarks of single packages
 	go test -C tools -run '^$$' -bench . -benchmem ./collector
 
 openapi: $(OPENAPI) ## install the linters of openapi.yaml and the generator of clients if they are missing
+	@:
 
 $(OPENAPI): tools/openapi/package-lock.json
 	cd tools/openapi && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 azurite: $(AZURITE) ## install the storage emulator if it is missing
+	@:
 
 $(AZURITE): tools/azurite/package-lock.json
 	@command -v npm >/dev/null || { echo "Node 20 with npm is needed; see README, Quick start"; exit 1; }
@@ -196,6 +198,7 @@ $(AZURITE): tools/azurite/package-lock.json
 AXE := tools/pages/node_modules/axe-core/axe.min.js
 
 axe: $(AXE) ## install the accessibility checker of the page's tests if it is missing
+	@:
 
 $(AXE): tools/pages/package-lock.json
 	@command -v npm >/dev/null || { echo "Node 20 with npm is needed; see README, Quick start"; exit 1; }
@@ -205,6 +208,7 @@ $(AXE): tools/pages/package-lock.json
 WORDPRESS := build/wordpress/wp-load.php
 
 wordpress: $(WORDPRESS) ## unpack WordPress from Debian's packages into build/wordpress, for the tests
+	@:
 
 $(WORDPRESS): tools/realcms/unpack.sh
 	tools/realcms/unpack.sh build/wordpress
