@@ -235,8 +235,10 @@ func newSystemOn(t *testing.T, account *storageAccount) *system {
 	return s
 }
 
+// handlerEnv returns the environment of a handler. GOGC is empty, because make test sets it for the
+// tests alone.
 func (s *system) handlerEnv() []string {
-	return []string{"AzureWebJobsStorage=" + s.storage.ConnectionString(), "WEIR_PREFIX=weir", "WEIR_CMS_URL=" + s.cms +
+	return []string{"GOGC=", "AzureWebJobsStorage=" + s.storage.ConnectionString(), "WEIR_PREFIX=weir", "WEIR_CMS_URL=" + s.cms +
 		"/api/content"}
 }
 
