@@ -6,15 +6,30 @@ import (
 	"testing"
 )
 
-// TestMutants_TheBinaryWithoutAMutantBreaksNoRule shows that the switches of the shared binary break
-// nothing by themselves. So a violation in a run with a mutant comes from that mutant.
+// TestMutants_TheBinaryWithoutAMutantBreaksNoRule runs every world in the shared binary, which has no
+// race detector. It shows that the program keeps its rules, and that the switches of the binary
+// break none by themselves. So a violation in a run with a mutant comes from that mutant.
 func TestMutants_TheBinaryWithoutAMutantBreaksNoRule(t *testing.T) {
 	t.Parallel()
-	for _, run := range []struct{ test, seeds string }{{"TestSeeds", "SEEDS=40"}, {"TestMoves", "MOVES=1"},
-		{"TestChains", "CHAINS=10"}, {"TestRelane", "RELANES=10"}} {
-		if out, err := (mutant{}).runTest(t, run.test, run.seeds); err != nil {
-			t.Errorf("%s: got %v, want no violation\n%.2000s", run.test, err, out)
-		}
+	for name, run := range map[string]struct {
+		test string
+		env  []string
+	}{
+		"the first half of the seeds": {"TestSeeds", []string{"SEEDS=150"}},
+		"the other half":              {"TestSeeds", []string{"SEEDS=150", "FROM=151"}},
+		"large":                       {"TestLarge", nil},
+		"moves":                       {"TestMoves", nil},
+		"short pages":                 {"TestShortPages", nil},
+		"killers":                     {"TestKillers", nil},
+		"chains":                      {"TestChains", nil},
+		"relane":                      {"TestRelane", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if out, err := (mutant{}).runTest(t, run.test, run.env...); err != nil {
+				t.Errorf("got %v, want no violation\n%.4000s", err, out)
+			}
+		})
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 // again or undoes the change. The environment variable RELANES is the number of seeds, by default 60. RELANES_FROM is
 // the first seed, by default 1.
 func TestRelane(t *testing.T) {
-	seeds, from := readNumber(t, "RELANES", 60), readNumber(t, "RELANES_FROM", 1)
+	seeds, from := readSeeds(t, "RELANES", 60), readNumber(t, "RELANES_FROM", 1)
 	crashes, commands, changes := 0, 0, 0
 	for seed := from; seed < from+seeds && !t.Failed(); seed++ {
 		synctest.Test(t, func(t *testing.T) {

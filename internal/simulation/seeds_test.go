@@ -10,6 +10,17 @@ import (
 	"time"
 )
 
+// readSeeds returns the number of seeds in an environment variable. If the variable is empty or not set, readSeeds
+// returns the parameter "otherwise", and under the race detector a third of it: there a seed takes about six times as
+// long, and TestMutants_TheBinaryWithoutAMutantBreaksNoRule runs all seeds without the detector.
+func readSeeds(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	if isRaceDetectorOn {
+		otherwise = (otherwise + 2) / 3
+	}
+	return readNumber(t, name, otherwise)
+}
+
 // readNumber returns the number in an environment variable. If the variable is empty or not set, readNumber returns the
 // parameter "otherwise".
 func readNumber(t *testing.T, name string, otherwise uint64) uint64 {
@@ -27,14 +38,14 @@ func readNumber(t *testing.T, name string, otherwise uint64) uint64 {
 
 // runWorlds runs seeds with the settings that the function draw returns, and returns the sum of their counts. These
 // environment variables control the run; <env> stands for the value of the parameter env:
-//   - <env>: the number of seeds. The default is the parameter "otherwise".
+//   - <env>: the number of seeds; see readSeeds for the default.
 //   - <env>_FROM: the first seed. The default is 1.
 //   - STEP: the distance from one seed to the next. The default is 1.
 //   - STOP: if set, the first failure ends the run.
 //   - <env>_TRACE: if set, each failure prints its trace.
 func runWorlds(t *testing.T, env string, otherwise uint64, draw func(*dice) settings) (sum counts) {
 	t.Helper()
-	seeds, from, step := readNumber(t, env, otherwise), readNumber(t, env+"_FROM", 1), readNumber(t, "STEP", 1)
+	seeds, from, step := readSeeds(t, env, otherwise), readNumber(t, env+"_FROM", 1), readNumber(t, "STEP", 1)
 	began, told := time.Now(), time.Now()
 	for i := range seeds {
 		told = tellProgress(told, began, i, seeds)
@@ -67,12 +78,12 @@ func tellProgress(told, began time.Time, done, seeds uint64) time.Time {
 }
 
 // TestSeeds runs seeds until five of them have failed. These environment variables control the run:
-//   - SEEDS: the number of seeds. The default is 300.
+//   - SEEDS: the number of seeds. The default is 300; see readSeeds.
 //   - FROM: the first seed. The default is 1.
 //   - STEP: the distance from one seed to the next. The default is 1.
 //   - STOP: if set, the first failure ends the run.
 func TestSeeds(t *testing.T) {
-	seeds, from, step := readNumber(t, "SEEDS", 300), readNumber(t, "FROM", 1), readNumber(t, "STEP", 1)
+	seeds, from, step := readSeeds(t, "SEEDS", 300), readNumber(t, "FROM", 1), readNumber(t, "STEP", 1)
 	began, told := time.Now(), time.Now()
 	var sum counts
 	failed := 0
