@@ -75,16 +75,16 @@ func (s *system) awaitBatch(address, condition string, limit time.Duration,
 	return b
 }
 
-// The test kills handlers while Weir appends the 10,000 parts of a batch to the lanes. Weir still delivers each part,
+// The test kills handlers while Weir appends the 4,000 parts of a batch to the lanes. Weir still delivers each part,
 // in order per key. After a kill, the next holder of a lane is allowed to repeat a write.
 func TestBatch_HandlersKilled(t *testing.T) {
 	s := newSystem(t, 2, "lanes: 1 ", "lanes: 4 ", "lease: 30s", "lease: 15s", "    root: article\n",
 		"    root: article\n    split: /feed/article\n")
-	const paths, versions = 100, 100
+	const paths, versions = 100, 40
 	address := s.postBatch("", "application/xml", writeFeed(paths, versions))
 	for kill := range 2 {
 		s.awaitBatch(address, "parts are filed", 2*time.Minute,
-			func(b postedBatch) bool { return b.Filed >= 1000+3000*kill || b.State == "filed" })
+			func(b postedBatch) bool { return b.Filed >= 500+1200*kill || b.State == "filed" })
 		s.killNext(kill)
 		s.killNext(kill + 1)
 	}
@@ -187,7 +187,7 @@ func TestBatch_StorageAway(t *testing.T) {
 // parts.
 func TestBatch_Cancelled(t *testing.T) {
 	s := newSystem(t, 1)
-	const all = 10_000
+	const all = 4000
 	address := s.postBatch("?split=/feed/article", "application/xml", writeFeed(100, all/100))
 	s.awaitBatch(address, "parts are filed", time.Minute, func(b postedBatch) bool { return b.Filed > 0 })
 	s.requestStatus(http.StatusAccepted, "DELETE", strings.TrimPrefix(address, s.weir), "")

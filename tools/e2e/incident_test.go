@@ -155,7 +155,29 @@ func (s *system) readBalance() laneBalance {
 }
 
 // callAPI sends a request to Weir, checks the status of the answer, and decodes the answer's JSON.
+// It repeats the request for a minute while Weir answers 503 with "try again", as each client should:
+// on a busy machine storage can be too slow for one request.
 func callAPI[T any](s *system, method, path, contentType, body string, want int) T {
+	s.t.Helper()
+	status, text := s.callOnce(method, path, contentType, body)
+	for limit := time.Now().Add(time.Minute); status == http.StatusServiceUnavailable && status != want &&
+		time.Now().Before(limit); {
+		<-time.After(time.Second)
+		status, text = s.callOnce(method, path, contentType, body)
+	}
+	if status != want {
+		s.t.Fatalf("%s %s: got %d %s, want status %d", method, path, status, text, want)
+	}
+
+	var v T
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&v); err != nil {
+		s.t.Fatalf("%s %s: decode the answer: %v", method, path, err)
+	}
+	return v
+}
+
+// callOnce sends a request to Weir, and returns the status and body of the answer.
+func (s *system) callOnce(method, path, contentType, body string) (status int, answer []byte) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.weir+path, strings.NewReader(body))
 	if err != nil {
@@ -169,15 +191,12 @@ func callAPI[T any](s *system, method, path, contentType, body string, want int)
 		s.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != want {
-		s.t.Fatalf("%s %s: got %s %s %v, want status %v and no error", method, path, resp.Status, text, err, want)
+	answer, err = io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatalf("%s %s: read the answer: %v", method, path, err)
 	}
-	var v T
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&v); err != nil {
-		s.t.Fatalf("%s %s: decode the answer: %v", method, path, err)
-	}
-	return v
+
+	return resp.StatusCode, answer
 }
 
 func badArticle(key string, version int) string {

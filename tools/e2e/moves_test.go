@@ -32,7 +32,14 @@ type fleetSystem struct {
 // pairs of texts: in weir.yaml, the second text of a pair replaces the first.
 func newFleetSystem(t *testing.T, hosts int, weirYAML ...string) *fleetSystem {
 	t.Helper()
-	s := newBareSystem(t)
+	return newFleetSystemAt(t, usualLatency, hosts, weirYAML...)
+}
+
+// newFleetSystemAt is newFleetSystem with a CMS that takes the time "latency" for each write.
+func newFleetSystemAt(t *testing.T, latency time.Duration, hosts int,
+	weirYAML ...string) *fleetSystem {
+	t.Helper()
+	s := newBareSystemAt(t, latency)
 	s.app = s.stageApp(weirYAML...)
 	f, err := fleet.Start(fleet.Options{
 		Binary: filepath.Join(built, "funchost"), Out: s.output,
@@ -363,8 +370,8 @@ func (c *fleetSystem) awaitHolderAlone(prefix string) (h *fleet.Host, began time
 // Before the platform removes an instance, it drains the instance: the platform sends no new invocation to the
 // instance, and waits until the instance has no invocation in flight. By then the instance must hold no lane.
 func TestDrain_DuringABurst(t *testing.T) {
-	c := newFleetSystem(t, 2)
-	const size = 3500 // 70 s of writes at 20 ms each, longer than an invocation (60 s)
+	c := newFleetSystemAt(t, 100*time.Millisecond, 2)
+	const size = 700 // 70 s of writes at 100 ms each, longer than an invocation (60 s)
 	c.postMany("burst", size)
 	h := c.awaitHolderWithInvocation()
 	res, err := http.Post(h.URL()+"/admin/host/drain", "", nil)
@@ -388,7 +395,7 @@ func TestDrain_DuringABurst(t *testing.T) {
 // from post to acceptance must be at most five times that of posts without replacements.
 func TestRollingRestart_UnderLoad(t *testing.T) {
 	c := newFleetSystem(t, 4, "lanes: 1 ", "lanes: 4 ")
-	const rounds, size = 4, 500
+	const rounds, size = 4, 300
 	calm := c.postMany("calm", size)
 	var took []time.Duration
 	old := c.livingHosts()

@@ -41,7 +41,7 @@ func TestRabbitMQ_StopKeepsTheOrder(t *testing.T) {
 // The number of lanes changes while a consumer works on a burst. The consumer exits, and the test starts a new one, as
 // a supervisor would.
 func TestRabbitMQ_NumberOfLanesChanges(t *testing.T) {
-	const versions = 250
+	const versions = 120
 	s := newBareSystemAt(t, time.Millisecond)
 	b := useSharedBroker(t)
 	q := declareQueue(t, b, "")
@@ -50,7 +50,7 @@ func TestRabbitMQ_NumberOfLanesChanges(t *testing.T) {
 	paths := []string{"/a", "/b", "/c", "/d"}
 	q.publish(newArticles(paths, 1, versions)...)
 	p := s.startConsumer(s.app)
-	s.awaitCondition("the consumer takes messages", time.Minute, func() bool { return q.countReady() < 900 })
+	s.awaitCondition("the consumer takes messages", time.Minute, func() bool { return q.countReady() < 430 })
 	s.changeLanes(1, 3)
 	if left := q.countReady(); left == 0 {
 		t.Error("the queue is empty, want the number changed in the burst")

@@ -126,7 +126,7 @@ func TestRabbitMQ_ConsumersKilledInABurst(t *testing.T) {
 }
 
 func killConsumersInABurst(t *testing.T, arguments amqp.Table) {
-	const versions = 250
+	const versions = 120
 	s := newBareSystemAt(t, time.Millisecond)
 	s.app = s.stageApp()
 	s.startStagedHost(nil, []string{"--instances", "1"})
@@ -136,7 +136,7 @@ func killConsumersInABurst(t *testing.T, arguments amqp.Table) {
 	paths := []string{"/a", "/b", "/c", "/d"}
 	q.publish(newArticles(paths, 1, versions)...)
 	first := s.startConsumer(app)
-	s.awaitCondition("the first consumer takes messages", time.Minute, func() bool { return q.countReady() < 900 })
+	s.awaitCondition("the first consumer takes messages", time.Minute, func() bool { return q.countReady() < 430 })
 	second := s.startConsumer(app)
 	first.endProcess(syscall.SIGKILL)
 	left := q.countReady()

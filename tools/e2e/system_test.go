@@ -327,7 +327,7 @@ func (s *system) startProgram(program string, env []string, args ...string) {
 
 // slowdown is how many times slower than a quiet machine a busy one may be. The tests have limits
 // for a quiet machine, and wait so many times longer before they fail.
-const slowdown = 4
+const slowdown = 6
 
 // awaitCondition waits until holds returns true. After the time "limit", or longer on a busy
 // machine (see slowdown), it fails the test with the condition's name.
@@ -341,11 +341,13 @@ func (s *system) awaitCondition(condition string, limit time.Duration, holds fun
 func (s *system) awaitConditionUntil(condition string, deadline time.Time, holds func() bool) {
 	s.t.Helper()
 	began, over := time.Now(), time.After(time.Until(deadline))
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
+
+	// Each look costs requests to storage. So looks become rarer if the condition takes long.
+	pause := 25 * time.Millisecond
 	for !holds() {
 		select {
-		case <-ticker.C:
+		case <-time.After(pause):
+			pause = min(pause*5/4, 500*time.Millisecond)
 		case <-over:
 			s.t.Fatalf("not reached within %s: %s", time.Since(began).Round(time.Second), condition)
 		}
