@@ -53,7 +53,7 @@ func startShared() {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true),
-		chromedp.WSURLReadTimeout(time.Minute))
+		chromedp.WSURLReadTimeout(5 * time.Minute))
 	allocated, free := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, closeBrowser := chromedp.NewContext(allocated)
 	shared.ctx, shared.err = ctx, chromedp.Do(ctx)
@@ -162,7 +162,7 @@ func Eval[T any](b *Tab, script string) T {
 func (b *Tab) Until(what, condition string) {
 	b.T.Helper()
 	// chromedp's own wait makes a function from a text, which the page's content security policy forbids.
-	ticker, limit := time.NewTicker(30*time.Millisecond), time.After(80*time.Second)
+	ticker, limit := time.NewTicker(30*time.Millisecond), time.After(5*time.Minute)
 	defer ticker.Stop()
 	for {
 		// Ignore errors: during a navigation there is no document.

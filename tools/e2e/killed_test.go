@@ -79,7 +79,7 @@ type hostStatus struct{ Instances []instanceStatus }
 
 type instanceStatus struct {
 	Number, PID, Port, Invocations int
-	Group                          string
+	Group, State                   string
 }
 
 // killNext kills the handler of one instance, which the parameter turn selects. Consecutive values of turn select one

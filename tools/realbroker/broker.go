@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	readyTimeout = 90 * time.Second // long, because a busy machine may start several brokers at once
+	readyTimeout = 5 * time.Minute // long, because a busy machine may start several brokers at once
 	stopTimeout  = 30 * time.Second
 	lookInterval = 100 * time.Millisecond
 )

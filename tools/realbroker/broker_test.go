@@ -14,7 +14,7 @@ import (
 // confirmed.
 func TestBroker_KeepsConfirmedMessagesOverAKill(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	b, err := realbroker.Start(ctx, t.TempDir(), t.Output())
 	if err != nil {

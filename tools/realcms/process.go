@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	readyTimeout = 90 * time.Second // time limit of a start and of runToEnd; long, because a busy machine is slow
+	readyTimeout = 5 * time.Minute // time limit of a start and of runToEnd; long, because a busy machine is slow
 	stopTimeout  = 20 * time.Second
 	lookInterval = 50 * time.Millisecond
 )

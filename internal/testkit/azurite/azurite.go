@@ -23,8 +23,8 @@ const (
 )
 
 const (
-	readyTimeout = 60 * time.Second // a cold start on a busy machine takes several seconds
-	stopTimeout  = 10 * time.Second
+	readyTimeout = 5 * time.Minute // a cold start on a busy machine takes several seconds
+	stopTimeout  = time.Minute
 )
 
 // keepAliveSeconds is longer than a client keeps an idle connection. By default Azurite closes an idle connection after

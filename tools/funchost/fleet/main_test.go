@@ -244,7 +244,7 @@ func (r *rig) addHost(args ...string) *fleet.Host {
 }
 
 // patience is how long a test waits for an event before it fails.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 func (r *rig) awaitCondition(what string, holds func() bool) {
 	r.t.Helper()
