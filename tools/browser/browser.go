@@ -53,7 +53,7 @@ func startShared() {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true),
-		chromedp.WSURLReadTimeout(5 * time.Minute))
+		chromedp.WSURLReadTimeout(5*time.Minute))
 	allocated, free := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, closeBrowser := chromedp.NewContext(allocated)
 	shared.ctx, shared.err = ctx, chromedp.Do(ctx)
