@@ -43,13 +43,12 @@ demo-wordpress: azurite wordpress build tools ## 16 clients write to a real Word
 # TESTFLAGS=-v prints the output of each test.
 PROGRESS = build/tools/testprogress $(if $(filter -v,$(TESTFLAGS)),-v) $(PROGRESSFLAGS)
 
-# The packages of a module that match a pattern, in the order of the pattern.
-LIST_PACKAGES = $$(for name in $(2); do go list -C $(1) ./... | grep "/$$name$$"; done)
+# The packages of a module, except those in the folders of a list.
 LIST_OTHERS = $$(go list -C $(1) ./... | grep -vE '/($(subst $(space),|,$(strip $(2))))$$')
 space := $(subst ,, )
 
-# The packages that take longest run first, beside all others.
-LONGEST := simulation storage/azure drain overview
+# The folders whose tests take longest. They run first, beside all others.
+LONGEST := $(addprefix internal/,simulation storage/azure drain overview)
 
 # The tests of these packages watch other processes, such as handlers and browsers, which have no race detector. They
 # wait much of the time, so two packages run at a time: the longest, and beside it the others.
@@ -61,9 +60,10 @@ TEST_GOGC := 400
 # make lint vets. No time limit ends the tests: testprogress ends a run that stands still. -json stands before the
 # packages, because testprogress counts what follows the last flag.
 GO_TEST = go test $(1) -shuffle=on -count=1 -vet=off -timeout 0 $(TESTFLAGS)
-TEST_PROGRAM = $(call GO_TEST,-C .) -race -json $(call LIST_PACKAGES,.,$(LONGEST)) $(call LIST_OTHERS,.,$(LONGEST))
+LONGEST_FIRST = $(addprefix ./,$(LONGEST)) $(call LIST_OTHERS,.,$(LONGEST))
+TEST_PROGRAM = $(call GO_TEST,-C .) -race -json $(LONGEST_FIRST)
 TEST_TOOLS = $(call GO_TEST,-C tools) -race -json $(call LIST_OTHERS,tools,$(OF_PROCESSES))
-TEST_PROCESSES = $(call GO_TEST,-C tools) -p 2 -json $(call LIST_PACKAGES,tools,$(OF_PROCESSES))
+TEST_PROCESSES = $(call GO_TEST,-C tools) -p 2 -json $(addprefix ./,$(OF_PROCESSES))
 
 # The test of the Dockerfile runs its `go mod download` without a proxy. The build alone does not fetch each module of
 # go.mod: some are for Windows only.
@@ -83,7 +83,7 @@ SLOW_SIMULATION := TestMutants_(AreCaught.*|TheBinary.*)|TestRelane.*|TestSeeds_
 quick: azurite ## the program's tests without the race detector, and 50 simulated systems; no mutants, no real processes
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
 	@GOGC=$(TEST_GOGC) SEEDS=50 $(PROGRESS) -- go test -p 3 -count=1 -vet=off -timeout 0 -skip '^($(SLOW_SIMULATION))$$' \
-	  $(TESTFLAGS) -json $(call LIST_PACKAGES,.,$(LONGEST)) $(call LIST_OTHERS,.,$(LONGEST))
+	  $(TESTFLAGS) -json $(LONGEST_FIRST)
 
 # The tests of how instances end, and of what depends on the host beside HTTP itself.
 FORWARDED := TestChaos|TestStop_|TestDrain_|TestRollingRestart_|TestIncident|TestHandlerKilled_OnFlex|TestDueTimes|TestReplay|TestPause_|TestLog_|TestDeliveryByProcess

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -155,15 +156,20 @@ func (s *system) readBalance() laneBalance {
 }
 
 // callAPI sends a request to Weir, checks the status of the answer, and decodes the answer's JSON.
-// It repeats the request for a minute while Weir answers 503 with "try again", as each client should:
-// on a busy machine storage can be too slow for one request.
+// If the answer is 503, callAPI repeats the request for up to a minute, as each client should: on a
+// busy machine storage can be too slow for one request. The header Idempotency-Key keeps a repeated
+// post from becoming a second message.
 func callAPI[T any](s *system, method, path, contentType, body string, want int) T {
 	s.t.Helper()
-	status, text := s.callOnce(method, path, contentType, body)
-	for limit := time.Now().Add(time.Minute); status == http.StatusServiceUnavailable && status != want &&
+	key := ""
+	if path == "/api/messages" {
+		key = rand.Text()
+	}
+	status, text := s.callOnce(method, path, contentType, body, key)
+	for limit := time.Now().Add(time.Minute); status == http.StatusServiceUnavailable &&
 		time.Now().Before(limit); {
 		<-time.After(time.Second)
-		status, text = s.callOnce(method, path, contentType, body)
+		status, text = s.callOnce(method, path, contentType, body, key)
 	}
 	if status != want {
 		s.t.Fatalf("%s %s: got %d %s, want status %d", method, path, status, text, want)
@@ -176,8 +182,9 @@ func callAPI[T any](s *system, method, path, contentType, body string, want int)
 	return v
 }
 
-// callOnce sends a request to Weir, and returns the status and body of the answer.
-func (s *system) callOnce(method, path, contentType, body string) (status int, answer []byte) {
+// callOnce sends a request to Weir, and returns the status and body of the answer. If key is "", the
+// request has no Idempotency-Key.
+func (s *system) callOnce(method, path, contentType, body, key string) (status int, answer []byte) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.weir+path, strings.NewReader(body))
 	if err != nil {
@@ -186,7 +193,10 @@ func (s *system) callOnce(method, path, contentType, body string) (status int, a
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := s.sendRequest(req)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	readyTimeout = 5 * time.Minute // a cold start on a busy machine takes several seconds
+	readyTimeout = 5 * time.Minute // a cold start takes seconds, and much longer on a busy machine
 	stopTimeout  = time.Minute
 )
 
