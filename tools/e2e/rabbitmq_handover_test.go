@@ -50,7 +50,9 @@ func TestRabbitMQ_NumberOfLanesChanges(t *testing.T) {
 	paths := []string{"/a", "/b", "/c", "/d"}
 	q.publish(newArticles(paths, 1, versions)...)
 	p := s.startConsumer(s.app)
-	s.awaitCondition("the consumer takes messages", time.Minute, func() bool { return q.countReady() < len(paths)*versions-50 })
+	s.awaitCondition("the consumer takes messages", time.Minute, func() bool {
+		return q.countReady() < len(paths)*versions-50
+	})
 	s.changeLanes(1, 3)
 	if left := q.countReady(); left == 0 {
 		t.Error("the queue is empty, want the number changed in the burst")

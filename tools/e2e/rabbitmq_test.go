@@ -136,7 +136,9 @@ func killConsumersInABurst(t *testing.T, arguments amqp.Table) {
 	paths := []string{"/a", "/b", "/c", "/d"}
 	q.publish(newArticles(paths, 1, versions)...)
 	first := s.startConsumer(app)
-	s.awaitCondition("the first consumer takes messages", time.Minute, func() bool { return q.countReady() < len(paths)*versions-50 })
+	s.awaitCondition("the first consumer takes messages", time.Minute, func() bool {
+		return q.countReady() < len(paths)*versions-50
+	})
 	second := s.startConsumer(app)
 	first.endProcess(syscall.SIGKILL)
 	left := q.countReady()
