@@ -26,6 +26,7 @@ func (s Schedule) toRow() map[string]any {
 		"Overlap": string(s.Overlap), "MissedMode": string(s.Definition.Missed),
 		"Paused": s.Paused, "Start": columnTime(s.Start), "End": columnTime(s.End), "Version": s.Version,
 		"CreatedAt": columnTime(s.CreatedAt), "ChangedAt": columnTime(s.ChangedAt),
+		"CreationID": s.creationID,
 	})
 	maps.Copy(v, s.columns)
 	return v
@@ -35,7 +36,8 @@ func (s Schedule) toRow() map[string]any {
 func parseRow(r storage.Row) Schedule {
 	v := rowValues(r.Values)
 	s := Schedule{
-		Name: r.Key, etag: r.ETag, Version: v.string("Version"), CreatedAt: v.time("CreatedAt"),
+		Name: r.Key, creationID: v.string("CreationID"), etag: r.ETag, Version: v.string("Version"),
+		CreatedAt: v.time("CreatedAt"),
 		ChangedAt: v.time("ChangedAt"),
 		Definition: Definition{
 			Cron: v.string("Cron"), TimeZone: v.string("TimeZone"), ContentType: v.string("ContentType"),

@@ -47,12 +47,39 @@ func (s Schedule) wakeAt() time.Time {
 // the same schedule at the same time.
 func (r *Runner) processDue(ctx context.Context, name string, further time.Duration) (s Schedule, moved bool,
 	err error) {
+	return r.processUntil(ctx, name, dueRange{further: further})
+}
+
+// processBeforePause is processDue for a schedule that is about to be paused: it appends nothing
+// ahead of its time and no missed occurrence, but counts all of these as missed. A user who pauses a
+// schedule wants none of its late messages, and with missed: all there can be thousands.
+func (r *Runner) processBeforePause(ctx context.Context, name string) (Schedule, error) {
+	s, _, err := r.processUntil(ctx, name, dueRange{isPausing: true})
+	return s, err
+}
+
+// dueRange selects the occurrences that processUntil handles.
+type dueRange struct {
+	further   time.Duration // added to the present time and the schedule's lead time
+	isPausing bool          // see processBeforePause
+}
+
+func (d dueRange) end(s Schedule, now time.Time) time.Time {
+	if d.isPausing {
+		return now
+	}
+	return now.Add(s.leadTime() + d.further)
+}
+
+// processUntil is processDue for the occurrences that the parameter due selects.
+func (r *Runner) processUntil(ctx context.Context, name string, due dueRange) (s Schedule, moved bool,
+	err error) {
 	now := r.cfg.Now() // not read in the loop, so that the loop ends even with an occurrence each second
 	s, err = r.cfg.Store.Get(ctx, name)
-	until := now.Add(s.leadTime() + further)
+	until := due.end(s, now)
 	for conflicts := 0; err == nil && !s.NextAt.IsZero() && !s.NextAt.After(until); {
-		before := s.State
-		if err = r.processNext(ctx, &s); err != nil {
+		before, creationID := s.State, s.creationID
+		if err = r.processNext(ctx, &s, due.isPausing); err != nil {
 			break
 		}
 		filed := s.Last
@@ -69,7 +96,8 @@ func (r *Runner) processDue(ctx context.Context, name string, further time.Durat
 		if !s.NextAt.Equal(before.NextAt) {
 			conflicts = 0
 		}
-		if err == nil && filed != before.Last && s.reconcile(filed, before) {
+		isSame := s.creationID == creationID // a schedule created anew has another state
+		if err == nil && isSame && filed != before.Last && s.reconcile(filed, before) {
 			err = ignoreChanged(r.cfg.Store.writeState(ctx, &s))
 		}
 	}
@@ -104,13 +132,19 @@ func ignoreChanged(err error) error {
 	return err
 }
 
-// processNext handles the next occurrence, and changes s accordingly. The caller writes the row.
-func (r *Runner) processNext(ctx context.Context, s *Schedule) error {
+// processNext handles the next occurrence, and changes s accordingly. The caller writes the row. If
+// isPausing is set, a missed occurrence is only counted.
+func (r *Runner) processNext(ctx context.Context, s *Schedule, isPausing bool) error {
 	plan, err := s.newPlan()
 	if err != nil {
 		return err
 	}
 	now, due := r.cfg.Now(), s.NextAt
+	if now.Sub(due) > Grace && isPausing {
+		s.CatchUp = false
+		s.dropMissed(plan, now)
+		return nil
+	}
 	if now.Sub(due) > Grace && !s.CatchUp && s.Definition.Missed != All {
 		r.passMissed(s, plan, now)
 		return nil
@@ -145,6 +179,11 @@ func (r *Runner) passMissed(s *Schedule, plan *Plan, now time.Time) {
 		s.NextAt, s.CatchUp = last, true
 		return
 	}
+	s.dropMissed(plan, now)
+}
+
+// dropMissed counts the occurrences up to now as missed, and sets the next one.
+func (s *Schedule) dropMissed(plan *Plan, now time.Time) {
 	last, count := plan.countMissed(s.NextAt, now)
 	s.State.Missed += count
 	s.SettledAt, s.NextAt = last, plan.Next(last)
@@ -197,7 +236,7 @@ func (r *Runner) fileMessage(ctx context.Context, s *Schedule, now time.Time) er
 	if m.DueAt = laterOf(m.DueAt, due); !m.DueAt.After(now) {
 		m.DueAt = time.Time{} // deliver at once
 	}
-	receipt, err := r.appendMessage(ctx, m, s.Name+"@"+formatDue(due))
+	receipt, err := r.appendMessage(ctx, m, s.idempotencyKey(formatDue(due)))
 	if weir.KindOf(err) == weir.Invalid && err != nil {
 		// The log has another body under this idempotency key. So the occurrence was appended earlier, with another
 		// definition or number.

@@ -107,6 +107,12 @@ type Schedule struct {
 	CreatedAt time.Time
 	ChangedAt time.Time
 
+	// creationID is a random text that is made once, when the schedule is created. It is part of
+	// the idempotency key of each message of the schedule, because a schedule that was deleted and
+	// created again under its name is another schedule. Rows of earlier versions of the program
+	// have none.
+	creationID string
+
 	etag    storage.ETag
 	columns map[string]any // the columns of the row that have the message, or the name of its blob
 }
@@ -120,6 +126,15 @@ func CheckName(name string) error {
 			Message: "a schedule's name has 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen"}
 	}
 	return nil
+}
+
+// idempotencyKey returns the idempotency key of a message of the schedule. The parameter message is
+// unique among the messages of this creation.
+func (s Schedule) idempotencyKey(message string) string {
+	if s.creationID == "" {
+		return s.Name + "@" + message
+	}
+	return s.Name + "@" + s.creationID + "@" + message
 }
 
 // Condition restricts a change of a schedule, as If-Match and If-None-Match do. The zero value allows every change.

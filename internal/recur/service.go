@@ -2,6 +2,7 @@ package recur
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -139,12 +140,13 @@ func (r *Runner) putOnce(ctx context.Context, name string, d Definition, cond Co
 		// First processDue handles the occurrences of the old definition: those that are due, and those that a process
 		// with a fast clock may have appended already. Otherwise the new definition could append an occurrence that the
 		// old definition has appended.
-		ahead := clockSkew
-		if d.Paused {
-			ahead = 0 // a paused definition appends nothing
-		}
 		checked := old.Version
-		if old, _, err = r.processDue(ctx, name, ahead); err != nil {
+		if d.Paused { // a paused definition appends nothing
+			old, err = r.processBeforePause(ctx, name)
+		} else {
+			old, _, err = r.processDue(ctx, name, clockSkew)
+		}
+		if err != nil {
 			return Schedule{}, false, err
 		}
 		if old.Version != checked {
@@ -180,8 +182,9 @@ func (r *Runner) findSchedule(ctx context.Context, name string) (Schedule, bool,
 func (r *Runner) nextRevision(ctx context.Context, name string, old Schedule, d Definition) (Schedule, error) {
 	now := r.cfg.Now().UTC().Truncate(time.Microsecond)
 	next := Schedule{Name: name, Definition: d, State: old.State, Version: d.hashVersion(), CreatedAt: old.CreatedAt,
-		ChangedAt: now, etag: old.etag}
+		ChangedAt: now, creationID: old.creationID, etag: old.etag}
 	if old.etag == "" {
+		next.creationID = rand.Text()
 		next.CreatedAt, next.NextRun, next.Runs = now, 1, 1
 	}
 	if old.etag == "" || old.Cron != d.Cron || !old.Start.Equal(d.Start) {
@@ -247,7 +250,9 @@ func (r *Runner) Delete(ctx context.Context, name string, cond Condition) error 
 }
 
 // Run appends a message of the schedule now, even if the schedule is paused. It returns the receipt and the number of
-// the run. The run is not an occurrence: it changes only State.Runs.
+// the run. The run is not an occurrence: it changes only State.Runs. Run returns Conflict if the run
+// has no message of its own, because an earlier message has the run's idempotency key; the next run
+// has another key.
 func (r *Runner) Run(ctx context.Context, name string) (lane.Receipt, int64, error) {
 	for range maxConflicts {
 		s, err := r.cfg.Store.Get(ctx, name)
@@ -267,10 +272,19 @@ func (r *Runner) Run(ctx context.Context, name string) (lane.Receipt, int64, err
 		if err != nil {
 			return lane.Receipt{}, 0, err
 		}
-		receipt, err := r.appendMessage(ctx, m, fmt.Sprintf("%s@run-%d", name, run))
+		receipt, err := r.appendMessage(ctx, m, s.idempotencyKey(fmt.Sprintf("run-%d", run)))
+		if err == nil && receipt.Duplicate {
+			return lane.Receipt{}, 0, errRunTaken()
+		}
 		return receipt, run, err
 	}
 	return lane.Receipt{}, 0, errTooBusy()
+}
+
+func errRunTaken() error {
+	return &weir.Error{Kind: weir.Conflict, Op: "schedule: run",
+		Message: "an earlier message has the number of this run, so the run has no message of its own; " +
+			"run the schedule again"}
 }
 
 // Preview returns up to n runs of a schedule, as if the schedule were not paused.

@@ -249,6 +249,13 @@ func (c *checker) checkContent(f *filed, r *request) {
 		}
 		return
 	}
+	if f.key == runsKey {
+		if r.body != runBody {
+			c.addViolation("content", "%s sent seq %d of lane %d for no run: %.60q", r.p.name,
+				f.id.Seq, f.id.Lane, r.body)
+		}
+		return
+	}
 	n, err := numberOf(r.body)
 	switch {
 	case c.w.chains.isOn && r.replay == f.replays:

@@ -25,7 +25,7 @@ type counts struct {
 	Crashes, Deaths, Standstills, Cuts, Stops, Faults, Takeovers, Fenced,
 	LateWriters int
 	Traps, Blobs, Packed int
-	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled,
+	Recurred, Runs, Punctual, Scheduled, Released, InTime, Moved, Cancelled,
 	CancelledAtOnce int
 	Replayed, Refused, Edited, Paused, Resumed int
 	Forgotten, Erased, Discarded               int
@@ -120,6 +120,7 @@ type checker struct {
 	stuck     string                         // name of the blob that storage refuses to remove; empty = not chosen yet
 	told      map[string]map[weir.Stage]bool // stages in the events that receivers got, by address and message id
 	history   chronicle
+	runs      []weir.ID // messages of the runs by hand that were answered
 }
 
 func newChecker(w *world) *checker {

@@ -23,7 +23,7 @@ func (s *settings) drawCrowd(d *dice) {
 		15, 20*time.Second
 	s.storage = d.drawBetween("storage", 2*time.Millisecond, 12*time.Millisecond)
 	s.rate, s.atOnce, s.swift, s.operators, s.bulk, s.pauses, s.every, s.scheduled = 0, 0, false, 0, 0, 0, 0, 0
-	s.forgets, s.erasers = 0, 0
+	s.forgets, s.erasers, s.runs = 0, 0, 0
 }
 
 // crowdAt returns the due time of the crowd in a lane; zero = the run has no crowd.

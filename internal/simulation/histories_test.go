@@ -35,8 +35,10 @@ type chronicle struct {
 const outside = ", seen from outside"
 
 // isModelled reports whether the model in internal/testkit/linear covers the key of a message. The model leaves out
-// keys whose messages have onFailure: skip, keys whose messages have supersede, and the key of the recurring message.
-func isModelled(m weir.Message) bool { return !m.Skip && !m.Supersede && m.Key != recurringKey }
+// keys whose messages have onFailure: skip, keys whose messages have supersede, and the keys of the schedules' messages.
+func isModelled(m weir.Message) bool {
+	return !m.Skip && !m.Supersede && m.Key != recurringKey && m.Key != runsKey
+}
 
 func nameOf(s *submission) string { return fmt.Sprint("message ", s.number) }
 

@@ -23,7 +23,9 @@ func (c *checker) checkAtRest(ctx context.Context, isAtRest bool) {
 		l := c.laneOf(n)
 		for _, f := range l.log {
 			c.checkSettled(ctx, l, f)
-			bodies[f.body]++
+			if f.key != runsKey {
+				bodies[f.body]++
+			}
 			if f.idem != "" {
 				idems[f.idem]++
 			}
@@ -36,6 +38,7 @@ func (c *checker) checkAtRest(ctx context.Context, isAtRest bool) {
 	}
 	c.checkCommits()
 	c.checkRecurring(ctx)
+	c.checkRuns()
 	c.checkBulkReplays(ctx)
 	c.checkAllTold(ctx)
 	c.checkItems()

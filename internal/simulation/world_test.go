@@ -52,6 +52,7 @@ type settings struct {
 	horizon               time.Duration    // longest time from a post to a due time that is not one of moments
 	moments               [3]time.Duration // due times that many messages share, counted from the start
 	every                 time.Duration    // interval of the recurring message; 0 = there is none
+	runs                  int              // number of runs of a schedule by hand
 	callbacks             float64          // share of messages with a callback
 	deaths                bool             // a receiver of events gets an event for each dead message
 	operators             int              // number of operators who replay dead messages
@@ -105,6 +106,7 @@ func drawSettings(d *dice) settings {
 		s.outages = 1 + d.drawBelow("outages", 2)
 	}
 	s.drawSchedules(d)
+	s.drawRuns(d)
 	s.drawReplays(d)
 	s.drawBulkReplays(d)
 	s.drawPauses(d)
@@ -320,6 +322,7 @@ func (w *world) liveThrough(ctx context.Context) {
 	w.replayInBulk(ctx)
 	w.startPauses(ctx)
 	w.startForgets(ctx)
+	w.startRuns(ctx)
 	w.startForgettingIDs(ctx)
 	w.startErasers(ctx)
 	w.startDiscarders(ctx)
