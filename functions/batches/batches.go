@@ -182,7 +182,7 @@ func readSpec(r *http.Request, hasUpstreams bool) (batch.Spec, error) {
 	}
 	query := r.URL.Query()
 	for name := range query {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(known, name) && !httpio.IsHostParameter(name) {
 			return s, filing.UnknownNameError("query parameter", name, known)
 		}
 	}

@@ -3,10 +3,7 @@
 package move
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -76,10 +73,7 @@ func parseDueTime(body []byte) (time.Time, error) {
 	var wanted struct {
 		DeliverAt *string `json:"deliverAt"`
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	err := d.Decode(&wanted)
-	if _, more := d.Token(); err != nil || more != io.EOF || wanted.DeliverAt == nil {
+	if err := httpio.DecodeJSON(body, &wanted); err != nil || wanted.DeliverAt == nil {
 		return time.Time{}, &weir.Error{Kind: weir.Malformed, Op: "move",
 			Message: `the body must be JSON with one field: {"deliverAt": "2030-01-31T08:00:00+01:00"}`, Err: err}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/filing"
+	"weir/internal/httpio"
 	"weir/internal/upstream"
 )
 
@@ -81,7 +82,7 @@ func (f *Function) readQuery(r *http.Request) (url.Values, error) {
 	}
 	query := r.URL.Query()
 	for name := range query {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(known, name) && !httpio.IsHostParameter(name) {
 			return nil, filing.UnknownNameError("query parameter", name, known)
 		}
 	}

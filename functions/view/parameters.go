@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/export"
+	"weir/internal/httpio"
 	"weir/internal/overview"
 	"weir/internal/weir"
 )
@@ -37,32 +38,11 @@ func (p *parameters) toError() error {
 	return &weir.Error{Kind: weir.Malformed, Op: "view", Message: strings.Join(texts, "; "), Problems: p.problems}
 }
 
-// hostParameters are the parameters by which the host authenticates the caller.
-var hostParameters = []string{"code", "clientId"}
-
-// refuseOthers adds a problem for each unknown parameter. Otherwise a search with a misspelt filter would find all
-// messages. The known parameters are those in the argument "names" and those in hostParameters. It is also a problem if
-// the URL has a parameter of "names" more than once.
+// refuseOthers adds the problems of httpio.QueryProblems: a parameter that is not in names, and one that the URL has more
+// than once.
 func (p *parameters) refuseOthers(names ...string) {
-	for name, given := range p.values {
-		switch {
-		case slices.Contains(hostParameters, name):
-		case !slices.Contains(names, name):
-			p.addProblem(strconv.QuoteToGraphic(truncateName(name)),
-				"is not a parameter here: there are "+strings.Join(names, ", "))
-		case len(given) > 1:
-			p.addProblem(name, "is given more than once")
-		}
-	}
+	p.problems = append(p.problems, httpio.QueryProblems(p.values, names...)...)
 	slices.SortStableFunc(p.problems, func(a, b weir.Problem) int { return strings.Compare(a.Path, b.Path) })
-}
-
-func truncateName(s string) string {
-	const most = 40
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }
 
 // readText parses a text of up to maxText bytes.

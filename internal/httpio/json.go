@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 const maxJSON = 64 << 10
 
 // ReadJSON reads a request's body of up to 64 KiB into a struct. The body must be one JSON value. Fields that the
-// struct does not have are refused, and so is a name that comes twice in one object. The error is a *weir.Error:
-// Unsupported, TooLarge or Malformed.
+// struct does not have are refused. So is a name that comes twice in one object, and one that differs from the name of
+// a field in case only. The error is a *weir.Error: Unsupported, TooLarge or Malformed.
 func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	return ReadLargeJSON(w, r, maxJSON, into)
 }
@@ -37,8 +38,13 @@ func ReadLargeJSON(w http.ResponseWriter, r *http.Request, limit int64, into any
 	if len(body) == 0 {
 		return malformedJSONError("the body is empty")
 	}
-	if name := findRepeatedName(body); name != "" {
-		return malformedJSONError(fmt.Sprintf("the name %q comes twice in one object", name))
+	return DecodeJSON(body, into)
+}
+
+// DecodeJSON decodes a body that must be one JSON value; see ReadJSON. The error is Malformed.
+func DecodeJSON(body []byte, into any) error {
+	if problem := findWrongName(body, reflect.TypeOf(into)); problem != "" {
+		return malformedJSONError(problem)
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()

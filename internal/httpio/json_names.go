@@ -2,19 +2,25 @@ package httpio
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
+	"fmt"
+	"reflect"
 	"strings"
 )
 
-// findRepeatedName returns the first name that comes twice in one object; "" = no name does. Names that differ only in
-// case count as equal: encoding/json would take the last value, but a reviewer or a gateway may have read the first
-// value.
+// findWrongName returns a problem with the first name in a body that comes twice in one object, or that differs from
+// the name of a field in case only; "" = no name does. The body is to be decoded into a value of the type into.
 //
-// If the JSON is broken before a repeated name, the result is "". The decoder then reports the broken JSON.
-func findRepeatedName(body []byte) string {
+// encoding/json ignores the case of names, and takes the last of several values. A reviewer, a gateway or the audit log
+// could have read another value, or no value at all.
+//
+// If the JSON is broken before a wrong name, the result is "". The decoder then reports the broken JSON.
+func findWrongName(body []byte, into reflect.Type) string {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	var open []*jsonLevel
+	next := into // the type of the next value
 	for {
 		token, err := d.Token()
 		if err != nil {
@@ -22,10 +28,11 @@ func findRepeatedName(body []byte) string {
 		}
 		switch token {
 		case json.Delim('{'):
-			open = append(open, &jsonLevel{names: map[string]bool{}, isNameNext: true})
+			open = append(open, newObjectLevel(next))
 			continue
 		case json.Delim('['):
-			open = append(open, &jsonLevel{})
+			open = append(open, &jsonLevel{element: elementOf(next)})
+			next = elementOf(next)
 			continue
 		case json.Delim('}'), json.Delim(']'):
 			open = open[:len(open)-1]
@@ -33,32 +40,116 @@ func findRepeatedName(body []byte) string {
 		if len(open) == 0 {
 			return ""
 		}
-		if name, repeated := open[len(open)-1].add(token); repeated {
-			return name
+		var problem string
+		if problem, next = open[len(open)-1].add(token); problem != "" {
+			return problem
 		}
 	}
 }
 
 // jsonLevel is an object or an array whose end is not yet read.
 type jsonLevel struct {
-	names      map[string]bool // names of the object, in lower case; nil = the level is an array
-	isNameNext bool            // the next token is a name, or the end of the object
+	names      map[string]bool         // names of the object, in lower case; nil = the level is an array
+	fields     map[string]reflect.Type // types of the fields by their exact names; nil = each name is right
+	element    reflect.Type            // type of the elements of an array or a map
+	isNameNext bool                    // the next token is a name, or the end of the object
+}
+
+// newObjectLevel returns the level of an object that is decoded into a value of the type t.
+func newObjectLevel(t reflect.Type) *jsonLevel {
+	l := &jsonLevel{names: map[string]bool{}, element: elementOf(t), isNameNext: true}
+	if t = valueOf(t); t != nil && t.Kind() == reflect.Struct {
+		l.fields = map[string]reflect.Type{}
+		addFields(l.fields, t)
+	}
+	return l
 }
 
 // add records the next token of the level. The token is a name, a simple value, or the end of an inner object or array.
-// If the token is a name, add returns the name, and reports whether the object already had this name.
-func (l *jsonLevel) add(token json.Token) (name string, repeated bool) {
+// If the token is a wrong name, add returns the problem. Otherwise it returns the type of the value that follows.
+func (l *jsonLevel) add(token json.Token) (problem string, next reflect.Type) {
 	if l.names == nil {
-		return "", false
+		return "", l.element
 	}
 	if !l.isNameNext {
 		l.isNameNext = true
-		return "", false
+		return "", nil
 	}
 	l.isNameNext = false
-	name, _ = token.(string)
-	folded := strings.ToLower(name)
-	repeated = l.names[folded]
+	name, _ := token.(string)
+	folded := foldName(name)
+	if l.names[folded] {
+		return fmt.Sprintf("the name %q comes twice in one object", name), nil
+	}
 	l.names[folded] = true
-	return name, repeated
+	if l.fields == nil {
+		return "", l.element
+	}
+	if t, isField := l.fields[name]; isField {
+		return "", t
+	}
+	for field := range l.fields {
+		if foldName(field) == folded {
+			return fmt.Sprintf("the name %q is not known: it must be %q", name, field), nil
+		}
+	}
+	return "", nil // the decoder refuses the unknown name
+}
+
+// foldName returns the same text for all names that encoding/json takes for equal.
+func foldName(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '\u017f': // the long s
+			return 's'
+		case '\u212a': // the Kelvin sign
+			return 'k'
+		}
+		return r
+	}, strings.ToLower(name))
+}
+
+var (
+	jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
+	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+// valueOf returns the type to which a type of pointers points. It returns nil if values of the type decode themselves.
+func valueOf(t reflect.Type) reflect.Type {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil || reflect.PointerTo(t).Implements(jsonUnmarshaler) || reflect.PointerTo(t).Implements(textUnmarshaler) {
+		return nil
+	}
+	return t
+}
+
+// elementOf returns the type of the elements of a list or map, or nil.
+func elementOf(t reflect.Type) reflect.Type {
+	if t = valueOf(t); t == nil {
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Slice, reflect.Array, reflect.Map:
+		return t.Elem()
+	}
+	return nil
+}
+
+// addFields adds the fields that encoding/json decodes into a struct.
+func addFields(fields map[string]reflect.Type, t reflect.Type) {
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		inner := valueOf(field.Type)
+		switch {
+		case field.Anonymous && name == "" && inner != nil && inner.Kind() == reflect.Struct:
+			addFields(fields, inner)
+		case !field.IsExported() || name == "-":
+		case name == "":
+			fields[field.Name] = field.Type
+		default:
+			fields[name] = field.Type
+		}
+	}
 }

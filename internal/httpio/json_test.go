@@ -1,6 +1,7 @@
 package httpio_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -68,6 +69,8 @@ func TestReadJSON_RefusesANameThatComesTwice(t *testing.T) {
 		`{"inner":[{"x":"x"},{"x":{"x":["x","x"]}}]}`: true,
 		`{"inner":[{"x":1},{"x":1,"y":2,"x":3}]}`:     false,
 		`{"lane":"all","all":true}`:                   true,
+		`{"meſſage":"x","message":"y"}`:               false,
+		`{"\u212aey":"x","key":"y"}`:                  false,
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
@@ -76,4 +79,68 @@ func TestReadJSON_RefusesANameThatComesTwice(t *testing.T) {
 			t.Errorf("%s: got %v, want it accepted: %t", body, err, isAccepted)
 		}
 	}
+}
+
+// encoding/json ignores the case of names. Weir does not, because the audit log and a gateway know a field by its name.
+func TestReadJSON_RefusesAnotherCaseOfAName(t *testing.T) {
+	t.Parallel()
+	type inner struct {
+		Key *string `json:"key"`
+	}
+	type embedded struct {
+		Lane *int `json:"lane"`
+	}
+	for body, want := range map[string]string{
+		`{"message":"x","filter":{"key":"k"},"list":[{"key":"k"}],"lane":1,"Plain":"p","any":{"Message":1}}`: "",
+		`{"Message":"x"}`:         `the name "Message" is not known: it must be "message"`,
+		`{"MESSAGE":"x"}`:         `it must be "message"`,
+		`{"meſſage":"x"}`:         `it must be "message"`,
+		`{"\u212aind":"x"}`:       `it must be "kind"`,
+		`{"filter":{"Key":"k"}}`:  `the name "Key" is not known: it must be "key"`,
+		`{"list":[{},{"KEY":1}]}`: `it must be "key"`,
+		`{"map":{"A":{"Key":1}}}`: `it must be "key"`,
+		`{"map":{"A":{"key":"k"},"B":{}},"list":[],"Filter":{}}`: `it must be "filter"`,
+		`{"Lane":1}`:    `it must be "lane"`,
+		`{"plain":"p"}`: `it must be "Plain"`,
+		`{"until":"2030-01-01T00:00:00Z","UNTIL":1}`: `"UNTIL" comes twice`,
+		`{"hidden":1}`: `unknown field`,
+	} {
+		var in struct {
+			embedded
+			Message string           `json:"message"`
+			Kind    string           `json:"kind"`
+			Filter  *inner           `json:"filter"`
+			List    []inner          `json:"list"`
+			Map     map[string]inner `json:"map"`
+			Until   *time.Time       `json:"until"`
+			Any     any              `json:"any"`
+			Plain   string
+			Hidden  int `json:"-"`
+		}
+		err := httpio.DecodeJSON([]byte(body), &in)
+		if want == "" && err != nil || want != "" && (weir.KindOf(err) != weir.Malformed ||
+			!strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", body, err, want)
+		}
+	}
+}
+
+// FuzzDecodeJSON compares the check of names with encoding/json: no name that differs from "message" fills that field.
+func FuzzDecodeJSON(f *testing.F) {
+	for _, name := range []string{"message", "Message", "meſſage", "\u212a", "messagE", "me\u0073sage"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			t.Skip()
+		}
+		var in struct {
+			Message string `json:"message"`
+		}
+		err = httpio.DecodeJSON([]byte(`{`+string(quoted)+`:"x"}`), &in)
+		if isRight := name == "message"; isRight != (err == nil) {
+			t.Errorf("%q: got %v, want an error for each other name than message", name, err)
+		}
+	})
 }
