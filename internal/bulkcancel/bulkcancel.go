@@ -56,13 +56,14 @@ type Position struct {
 	Lane  int         `json:"l"` // index among the lanes that the filter selects
 	Part  waitingPart `json:"p"`
 	After string      `json:"a"` // key of the last row that was read in this part; "" = none
+	Epoch int         `json:"e"` // epoch whose lanes the steps have read; 0 at the beginning
 }
 
 // IsValid reports whether a step can have returned the position.
 func (p Position) IsValid() bool {
 	prefix := map[waitingPart]string{partScheduled: rows.DuePrefix, partLog: rows.MessagePrefix,
 		partHeld: rows.HeldPrefix}[p.Part]
-	return p.Lane >= 0 && prefix != "" && (p.After == "" || strings.HasPrefix(p.After, prefix))
+	return p.Lane >= 0 && p.Epoch >= 0 && prefix != "" && (p.After == "" || strings.HasPrefix(p.After, prefix))
 }
 
 // waitingPart is one of the three parts of a lane's rows that have waiting messages. A message moves only to partHeld:
@@ -92,11 +93,17 @@ type Canceller struct{ Store *lane.Store }
 
 // CancelWaiting makes one step: from a position on, it cancels the messages that a filter selects, or asks the lane's
 // holder to cancel them. The step ends when it has read at least limit messages, when no lane is left (then done is
-// true), or when ctx ends. The next step begins at the returned position. After an error the returned position is the
+// true), or when ctx ends. The next step begins at the returned position. If the number of lanes has changed since, the
+// next step returns an error; see lane.Store.CheckPosition. After an error the returned position is the
 // beginning of the failed page. If dryRun is set, CancelWaiting only counts the messages. It does no harm to make a
 // step again from the same position.
 func (c Canceller) CancelWaiting(ctx context.Context, f Filter, from Position, limit int,
 	dryRun bool) (counts Counts, at Position, done bool, err error) {
+	if from != (Position{}) {
+		if err := c.Store.CheckPosition("cancel", from.Epoch); err != nil {
+			return Counts{}, from, false, err
+		}
+	}
 	lanes := f.selectLanes(c.Store.Lanes)
 	at = from
 	for looked := 0; at.Lane < len(lanes); {
@@ -117,6 +124,7 @@ func (c Canceller) CancelWaiting(ctx context.Context, f Filter, from Position, l
 			return counts, at, false, lane.APIError("cancel", err)
 		}
 		at = next
+		at.Epoch = c.Store.Epoch
 	}
 	return counts, at, true, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"weir/internal/bulkcancel"
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/storage/storagetest"
 	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
@@ -192,4 +194,23 @@ func TestPosition_IsValid(t *testing.T) {
 			t.Errorf("%s: got %t for %+v, want %t", name, got, c.position, c.want)
 		}
 	}
+}
+
+// After a change of the number of lanes, a position is in lanes that are closed. The next step must not go on there.
+func TestCanceller_RefusesAPositionOfAnotherEpoch(t *testing.T) {
+	lanetest.Simulate(t, func(t *testing.T) {
+		l := lanetest.New(t, lanes)
+		appendMessages(l)
+		_, at, done, err := bulkcancel.Canceller{Store: l.Store}.CancelWaiting(t.Context(), bulkcancel.Filter{},
+			bulkcancel.Position{}, 1, true)
+		if err != nil || done || at.Epoch != l.Store.Epoch {
+			t.Fatalf("got %+v, done %t, %v, want a position in epoch %d", at, done, err, l.Store.Epoch)
+		}
+		next := l.Store.ForEpoch(epochs.Epoch{Number: l.Store.Epoch + 1, Lanes: 1})
+		counts, _, done, err := bulkcancel.Canceller{Store: next}.CancelWaiting(t.Context(), bulkcancel.Filter{}, at, 1,
+			true)
+		if weir.KindOf(err) != weir.Malformed || !strings.Contains(err.Error(), "begin anew") || done {
+			t.Errorf("got %+v, done %t, %v, want the error that begins anew", counts, done, err)
+		}
+	})
 }

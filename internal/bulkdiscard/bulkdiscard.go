@@ -51,10 +51,12 @@ func (f *Filter) isSelected(d lists.DeadRow) bool {
 type Position struct {
 	Lane int   `json:"l"` // index among the lanes that the filter selects
 	Seq  int64 `json:"s"` // sequence number of the last message that was read in this lane; 0 = none
+
+	Epoch int `json:"e"` // epoch whose lanes the steps have read; 0 at the beginning
 }
 
 // IsValid reports whether a step can have returned the position.
-func (p Position) IsValid() bool { return p.Lane >= 0 && p.Seq >= 0 }
+func (p Position) IsValid() bool { return p.Lane >= 0 && p.Seq >= 0 && p.Epoch >= 0 }
 
 // Counts has the number of messages that a step has selected, and the results of its requests to discard them.
 type Counts struct {
@@ -73,9 +75,15 @@ type Discarder struct{ Store *lane.Store }
 // the dead messages that a filter selects. The step ends when it has read at least limit messages, when no lane is left
 // (then done is true), or when ctx ends. The next step begins at the returned position. After an error the returned
 // position is the beginning of the failed page. If dryRun is set, DiscardDead only counts the messages. It is safe to
-// repeat a step.
+// repeat a step. If the number of lanes has changed since a step, the next step returns an error; see
+// lane.Store.CheckPosition.
 func (d Discarder) DiscardDead(ctx context.Context, f Filter, from Position, limit int, reason string,
 	dryRun bool) (counts Counts, at Position, done bool, err error) {
+	if from != (Position{}) {
+		if err := d.Store.CheckPosition("discard", from.Epoch); err != nil {
+			return Counts{}, from, false, err
+		}
+	}
 	lanes := f.selectLanes(d.Store.Lanes)
 	at = from
 	for looked := 0; at.Lane < len(lanes); {
@@ -106,6 +114,7 @@ func (d Discarder) DiscardDead(ctx context.Context, f Filter, from Position, lim
 		if !more && len(found) < deadPage {
 			at = Position{Lane: at.Lane + 1}
 		}
+		at.Epoch = d.Store.Epoch
 	}
 	return counts, at, true, nil
 }

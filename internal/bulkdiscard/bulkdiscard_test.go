@@ -2,11 +2,13 @@ package bulkdiscard_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"weir/internal/bulkdiscard"
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
@@ -85,5 +87,27 @@ func TestDiscardDead(t *testing.T) {
 	}
 	if asked != n/2 || requests != n/2 {
 		t.Errorf("got Asked %d and %d rows of requests, want %d of each", asked, requests, n/2)
+	}
+}
+
+// After a change of the number of lanes, a position is in lanes that are closed. The next step must not go on there.
+func TestDiscardDead_RefusesAPositionOfAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	account := memory.New(time.Now)
+	s := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 2, Now: time.Now}
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	putDead(t, s, account, 1, 600)
+	_, at, done, err := bulkdiscard.Discarder{Store: s}.DiscardDead(t.Context(), bulkdiscard.Filter{},
+		bulkdiscard.Position{}, 1, "", true)
+	if err != nil || done || at.Epoch != s.Epoch {
+		t.Fatalf("got %+v, done %t, %v, want a position in epoch %d", at, done, err, s.Epoch)
+	}
+	next := s.ForEpoch(epochs.Epoch{Number: s.Epoch + 1, Lanes: 1})
+	counts, _, done, err := bulkdiscard.Discarder{Store: next}.DiscardDead(t.Context(), bulkdiscard.Filter{}, at, 1, "",
+		true)
+	if weir.KindOf(err) != weir.Malformed || !strings.Contains(err.Error(), "begin anew") || done {
+		t.Errorf("got %+v, done %t, %v, want the error that begins anew", counts, done, err)
 	}
 }

@@ -2,6 +2,7 @@ package overview_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,6 +178,51 @@ func TestSearch_ByIdempotencyKeyOverEpochs(t *testing.T) {
 			}
 			if found := w.searchAll(overview.Filter{Key: "ok/3", IdempotencyKey: "post of ok/4"}, 50); len(found) != 0 {
 				t.Errorf("%d lanes: found %+v, want no message of another key", n, found)
+			}
+		}
+	})
+}
+
+// A client reads a list page by page, and the number of lanes changes between two pages. Each list then answers that it
+// must be begun anew. It must not answer that it is complete.
+func TestContinuedLists_WhileTheLanesChange(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *world) {
+		for i := range 40 {
+			w.appendMessage(fmt.Sprint("bad/", i))
+			w.appendMessage(fmt.Sprint("ok/", i))
+			w.appendMessage(fmt.Sprint("scheduled/", i), withDelay(1000*time.Hour))
+		}
+		w.drainFor(time.Minute)
+		continued := map[string]func(token string) (overview.SearchResult, error){}
+		for name, f := range map[string]overview.Filter{"All": {}, "Dead": {Stage: weir.Dead},
+			"Scheduled": {Stage: weir.Scheduled}, "Delivered": {Stage: weir.Delivered}, "Text": {Text: "bad"}} {
+			continued[name] = func(token string) (overview.SearchResult, error) {
+				return w.all.Search(t.Context(), f, 10, token)
+			}
+		}
+		continued["ByDueTime"] = func(token string) (overview.SearchResult, error) {
+			return w.all.Scheduled(t.Context(), overview.DueFilter{}, 10, token)
+		}
+		tokens := map[string]string{}
+		for name, read := range continued {
+			page, err := read("")
+			if err != nil || page.Continue == "" {
+				t.Fatalf("%s: got %+v, %v, want a first page and a token", name, page, err)
+			}
+			tokens[name] = page.Continue
+			if _, err := read(page.Continue); err != nil {
+				t.Errorf("%s: got %v before the change, want no error", name, err)
+			}
+		}
+		w = w.changeLanes(2)
+		for name, read := range continued {
+			page, err := read(tokens[name])
+			if weir.KindOf(err) != weir.Malformed || !strings.Contains(err.Error(), "begin anew") {
+				t.Errorf("%s: got %d messages, complete %t, %v, want the error that begins anew", name,
+					len(page.Messages), page.Complete, err)
+			}
+			if page, err = read(""); err != nil || page.Continue == "" {
+				t.Errorf("%s: got %+v, %v from the beginning, want a first page and a token", name, page, err)
 			}
 		}
 	})

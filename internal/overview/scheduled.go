@@ -55,7 +55,7 @@ func (o *Overview) Scheduled(ctx context.Context, f DueFilter, limit int, token 
 	if !result.Complete {
 		page = page[:limit]
 		last := page[limit-1]
-		result.Continue = searchPosition{o.Store.Epoch,
+		result.Continue = searchPosition{o.Store.Epoch, o.Store.Epoch,
 			[]int64{last.At.UnixMicro(), int64(last.lane), last.Seq}}.encodeToken(f)
 	}
 	if result.Messages, err = o.readScheduled(ctx, page); err != nil {
@@ -69,11 +69,11 @@ func (o *Overview) parseDueToken(f DueFilter, token string) (*duePosition, error
 	if token == "" {
 		return nil, nil
 	}
-	p, err := parseToken(f, token)
+	p, err := parseToken(o.Store, f, token)
 	if err != nil {
 		return nil, err
 	}
-	if len(p.before) != 3 || p.epoch != o.Store.Epoch { // in another epoch, the messages have other positions
+	if len(p.before) != 3 {
 		return nil, tokenError()
 	}
 	return &duePosition{lane.DueTime{At: time.UnixMicro(p.before[0]).UTC(), Seq: p.before[2]}, int(p.before[1])}, nil

@@ -61,7 +61,7 @@ func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (s
 	at := searchPosition{}
 	if token != "" {
 		var err error
-		if at, err = parseToken(f, token); err != nil {
+		if at, err = parseToken(o.Store, f, token); err != nil {
 			return "", err
 		}
 	}
@@ -77,7 +77,7 @@ func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (s
 			continue
 		}
 		if len(s.result.Messages) == s.limit {
-			return searchPosition{epoch: e.Number}.encodeToken(f), nil
+			return searchPosition{open: o.Store.Epoch, epoch: e.Number}.encodeToken(f), nil
 		}
 		var before []int64
 		if e.Number == at.epoch {
@@ -88,7 +88,7 @@ func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (s
 			return "", err
 		}
 		if more {
-			return s.position(e.Number).encodeToken(f), nil
+			return s.position(o.Store.Epoch, e.Number).encodeToken(f), nil
 		}
 	}
 	return "", nil
@@ -197,8 +197,8 @@ func (s *search) firstChunk(lanes int) int64 {
 }
 
 // position returns the position at which the next page begins.
-func (s *search) position(epoch int) searchPosition {
-	p := searchPosition{epoch: epoch}
+func (s *search) position(open, epoch int) searchPosition {
+	p := searchPosition{open: open, epoch: epoch}
 	for _, src := range s.cursors {
 		p.before = append(p.before, src.nextBefore())
 	}

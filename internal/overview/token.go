@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"slices"
 
+	"weir/internal/lane"
 	"weir/internal/weir"
 )
 
 // searchPosition is the position at which the next page of Search or Scheduled begins. A token contains it.
 type searchPosition struct {
-	epoch int
+	open  int // the epoch that is open; after a change of the number of lanes the token is outdated
+	epoch int // the epoch in which the next page begins
 	// The meaning of this field depends on the token. In a token of Search, it has one sequence number for each
 	// searched lane of the epoch: the next page has only messages with lower numbers. If the field is empty, the next
 	// page begins with the newest messages of the epoch. In a token of Scheduled, the field has three numbers of the
@@ -25,7 +27,8 @@ const checksumSize = 8
 
 // encodeToken returns the position as a token. The token is valid only together with the same filter.
 func (p searchPosition) encodeToken(filter any) string {
-	b := binary.AppendUvarint(nil, uint64(p.epoch))
+	b := binary.AppendUvarint(nil, uint64(p.open))
+	b = binary.AppendUvarint(b, uint64(p.epoch))
 	for _, n := range p.before {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
@@ -42,9 +45,9 @@ func hashFilter(f any, payload []byte) []byte {
 	return sum[:checksumSize]
 }
 
-// parseToken returns the position in a token. It returns an error if the token was changed, or belongs to another
-// filter.
-func parseToken(filter any, token string) (searchPosition, error) {
+// parseToken returns the position in a token. It returns an error if the token was changed, belongs to another filter,
+// or is outdated.
+func parseToken(store *lane.Store, filter any, token string) (searchPosition, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(b) < checksumSize || !slices.Equal(b[:checksumSize], hashFilter(filter, b[checksumSize:])) {
 		return searchPosition{}, tokenError()
@@ -57,10 +60,11 @@ func parseToken(filter any, token string) (searchPosition, error) {
 		}
 		numbers, b = append(numbers, int64(n)), b[size:]
 	}
-	if len(numbers) == 0 {
+	if len(numbers) < 2 {
 		return searchPosition{}, tokenError()
 	}
-	return searchPosition{int(numbers[0]), numbers[1:]}, nil
+	p := searchPosition{int(numbers[0]), int(numbers[1]), numbers[2:]}
+	return p, store.CheckPosition("search", p.open)
 }
 
 func tokenError() error {
