@@ -23,7 +23,7 @@ func (f *Body) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	w.Header().Set("Cache-Control", "private, no-cache")
+	w.Header().Set("Cache-Control", "no-store") // so that no browser keeps the body, which may be erased, on its disk
 	sum := sha256.Sum256(m.Body)
 	if httpio.NotModified(w, r, hex.EncodeToString(sum[:16])) {
 		return
