@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"weir/internal/audit"
 )
 
 // quotedMessages finds the log messages that the queries in a template look for.
@@ -159,6 +161,13 @@ func TestSignIn_LeavesTheAddressesOfProgramsOpen(t *testing.T) {
 	_, list, _ := strings.Cut(template, "param signInOpenPaths array = [")
 	list, _, _ = strings.Cut(list, "]")
 	open := regexp.MustCompile(`'([^']+)'`).FindAllStringSubmatch(list, -1)
+	var paths []string
+	for _, m := range open {
+		paths = append(paths, m[1])
+	}
+	if !slices.Equal(paths, audit.DefaultOpenPaths) {
+		t.Errorf("the template's paths are %q, and the audit log assumes %q", paths, audit.DefaultOpenPaths)
+	}
 	isOpen := func(path string) bool {
 		return slices.ContainsFunc(open, func(m []string) bool {
 			folder, isFolder := strings.CutSuffix(m[1], "*")

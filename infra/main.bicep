@@ -310,7 +310,11 @@ var appSettings = union(
   secretSettings
 )
 
-var signInSettings = empty(signInClientId) ? {} : { OVERRIDE_USE_MI_FIC_ASSERTION_CLIENTID: identity.outputs.clientId }
+var signInSettings = empty(signInClientId) ? {} : {
+  OVERRIDE_USE_MI_FIC_ASSERTION_CLIENTID: identity.outputs.clientId
+  // The audit log names a person only on paths that need sign-in.
+  WEIR_SIGN_IN_OPEN_PATHS: join(signInOpenPaths, ' ')
+}
 
 module flex 'modules/flex.bicep' = if (plan == 'flex') {
   scope: group

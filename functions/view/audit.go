@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"weir/internal/audit"
@@ -39,6 +40,8 @@ type auditEntry struct {
 	KeyID      string          `json:"keyId,omitempty"`
 	From       string          `json:"from,omitempty"`
 	Invocation string          `json:"invocationId,omitempty"`
+	RedactedAt time.Time       `json:"redactedAt,omitzero"`
+	RedactedBy []string        `json:"redactedBy,omitempty"` // ids of the erased messages
 }
 
 // The default and the upper bound of the parameter "limit". An export has export.MaxLines for both.
@@ -69,10 +72,11 @@ func (f *Audit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *Audit) newExport(q audit.Query) *export.List[auditEntry] {
 	return &export.List[auditEntry]{File: "audit", Name: "entries", Now: f.Now, Log: f.Logger,
 		Columns: []string{"at", "action", "subject", "detail", "function", "status", "principal", "keyId", "from",
-			"invocationId"},
+			"invocationId", "redactedAt", "redactedBy"},
 		NewRecord: func(e auditEntry) []string {
 			return []string{export.FormatTime(e.At), e.Action, e.Subject, string(e.Detail), e.Function,
-				export.FormatNumber(e.Status), e.Principal, e.KeyID, e.From, e.Invocation}
+				export.FormatNumber(e.Status), e.Principal, e.KeyID, e.From, e.Invocation,
+				export.FormatTime(e.RedactedAt), strings.Join(e.RedactedBy, " ")}
 		},
 		ReadPage: func(ctx context.Context, limit int, token string) (export.Page[auditEntry], error) {
 			q.Limit, q.Continue = limit, token
@@ -91,7 +95,7 @@ func describeEntries(page audit.Page) []auditEntry {
 			detail = nil
 		}
 		entries = append(entries, auditEntry{e.At, e.Action, e.Subject, detail, e.Function, e.Status, e.Principal,
-			e.KeyID, e.From, e.Invocation})
+			e.KeyID, e.From, e.Invocation, e.RedactedAt, strings.Fields(e.RedactedBy)})
 	}
 	return entries
 }

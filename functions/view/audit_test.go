@@ -47,6 +47,10 @@ func TestAudit_AnswersWithEntries(t *testing.T) {
 			`{"entries":[{"at":"2026-01-08T12:00:00Z","action":"pause","subject":"s","detail":{"all":true},` +
 				`"function":"write","status":200,"principal":"jo","keyId":"3fa9c2d1","from":"203.0.113.4",` +
 				`"invocationId":"i"}],"continue":"row"}`},
+		"Redacted": {audit.Page{Entries: []audit.Entry{{At: at, Action: "edit", Function: "write", RedactedAt: at,
+			RedactedBy: "id1 id2"}}},
+			`{"entries":[{"at":"2026-01-08T12:00:00Z","action":"edit","function":"write",` +
+				`"redactedAt":"2026-01-08T12:00:00Z","redactedBy":["id1","id2"]}]}`},
 		"Empty": {audit.Page{Entries: []audit.Entry{{At: at, Action: "lanes", Function: "command"}}},
 			`{"entries":[{"at":"2026-01-08T12:00:00Z","action":"lanes","function":"command"}]}`},
 		"DetailIsNoJSON": {audit.Page{Entries: []audit.Entry{{At: at, Action: "edit", Detail: `{"cut`,

@@ -96,7 +96,7 @@ func TestExport_OfOtherLists(t *testing.T) {
 	s, ask := newReads(t)
 	for address, wants := range map[string][]string{
 		"/api/audit?format=csv&action=pause&limit=3": {"at,action,subject,detail,function,",
-			"2026-01-08T12:00:00Z,pause,'=1+1,\"{\"\"all\"\":true}\",write,200,jo,3fa9c2d1,203.0.113.4,i\r\n",
+			"2026-01-08T12:00:00Z,pause,'=1+1,\"{\"\"all\"\":true}\",write,200,jo,3fa9c2d1,203.0.113.4,i,,\r\n",
 			"(not complete: the export ended after 3 lines"},
 		"/api/audit?format=json&limit=2": {`{"entries":[{"at":"2026-01-08T12:00:00Z","action":"pause",`,
 			`],"continue":"page"}`},

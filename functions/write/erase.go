@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"weir/internal/httpio"
 	"weir/internal/lane"
@@ -16,10 +17,10 @@ type Eraser interface {
 	Erase(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Redactor redacts the audit log. Redact removes the parameters of the entries with the given subject. In the
-// parameters of all other entries, Redact replaces the given text.
+// Redactor redacts the audit log. Redact removes the parameters of the entries with the given subject, a message's id.
+// In the parameters of all other entries, Redact replaces the given ordering key. See audit.Log.
 type Redactor interface {
-	Redact(ctx context.Context, subject, text, replacement string) error
+	Redact(ctx context.Context, subject, key, replacement string) error
 }
 
 // Files removes the file in the archive that became a message, if there is one; see inbox.Collector.
@@ -67,8 +68,7 @@ func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 		return f.Log.Erase(r.Context(), id) // returns the reason for which the message cannot be erased
 	}
 	if before.ErasedAt.IsZero() {
-		key := before.Message.Key
-		if err := f.Audit.Redact(r.Context(), id.String(), key, lane.ErasedKey(key)); err != nil {
+		if err := f.redactAudit(r.Context(), id, before.Message); err != nil {
 			return weir.Status{}, err
 		}
 	}
@@ -79,4 +79,15 @@ func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 		}
 	}
 	return f.Log.Erase(r.Context(), id)
+}
+
+// redactAudit redacts the entries of a message. Their subject is the id with which a client asked for the change: the
+// public id, or the id in another epoch.
+func (f *Erase) redactAudit(ctx context.Context, asked weir.ID, m weir.Message) error {
+	for _, subject := range slices.Compact([]string{asked.String(), m.Public().String()}) {
+		if err := f.Audit.Redact(ctx, subject, m.Key, lane.ErasedKey(m.Key)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
+	"weir/internal/audit"
 	"weir/internal/calendar"
 	"weir/internal/cms"
 	"weir/internal/contract"
@@ -33,8 +33,8 @@ type App struct {
 	account     *azure.Account
 	calendar    *calendar.Calendar
 	instruments *instruments
-	instance    string // the platform's id of this instance; "" = not on a platform
-	hasSignIn   bool   // true = the platform authenticates the senders of requests
+	instance    string       // the platform's id of this instance; "" = not on a platform
+	signIn      audit.SignIn // the platform's sign-in of operators
 
 	running atomic.Pointer[running] // nil until storage is open
 }
@@ -65,7 +65,7 @@ func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn bool) (*App, problems) {
 	settings, err := loadSettings(env)
 	a := &App{settings: settings, log: log, budgets: currentBudgets(), instance: env("WEBSITE_INSTANCE_ID"),
-		hasSignIn: strings.EqualFold(env("WEBSITE_AUTH_ENABLED"), "true")}
+		signIn: readSignIn(env)}
 	a.calendar, _ = calendar.New(settings.Calendar) // loadSettings has already returned this error
 	storageCalls := &azure.Counter{}
 	a.instruments = newInstruments(&settings, a.calendar, storageCalls, a.countWaitingEvents)

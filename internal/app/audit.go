@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/user"
 	"slices"
+	"strings"
 	"time"
 
 	"weir/internal/audit"
@@ -31,7 +32,21 @@ func (r *running) auditChanges(table []route) []route {
 }
 
 func (r *running) newAuditWrapper() audit.Wrapper {
-	return audit.Wrapper{Log: r.audit, HasSignIn: r.hasSignIn}
+	return audit.Wrapper{Log: r.audit, SignIn: r.signIn}
+}
+
+// openPathsVariable is the setting with the paths that need no sign-in, separated by spaces. The template sets it. Without
+// it, the paths are those of the template's default.
+const openPathsVariable = "WEIR_SIGN_IN_OPEN_PATHS"
+
+// readSignIn reads whether the platform requires sign-in, and on which paths it does not.
+func readSignIn(env func(string) string) audit.SignIn {
+	s := audit.SignIn{IsRequired: strings.EqualFold(env("WEBSITE_AUTH_ENABLED"), "true"),
+		OpenPaths: strings.Fields(env(openPathsVariable))}
+	if len(s.OpenPaths) == 0 {
+		s.OpenPaths = audit.DefaultOpenPaths
+	}
+	return s
 }
 
 // RecordCommand writes an entry of the audit log about a change that a command makes in storage.

@@ -171,7 +171,7 @@ func (j retentionJob) RemoveForgottenBodies(ctx context.Context) (time.Time, err
 	if j.history != nil {
 		j.history.RequestCleanup()
 	}
-	if err := j.audit.RemoveExpired(ctx); err != nil {
+	if _, err := j.audit.RemoveExpired(ctx); err != nil {
 		j.logger.Warn("audit: old entries not removed", "err", err)
 	}
 	if j.batches != nil {

@@ -299,7 +299,7 @@ func (s *pageSource) Changes(ctx context.Context, q dashboard.ChangeQuery) (dash
 		out.Changes = append(out.Changes, dashboard.Change{At: e.At, Action: e.Action, Subject: e.Subject,
 			Detail:   e.Detail,
 			Function: e.Function, Principal: e.Principal, KeyID: e.KeyID, From: e.From, Call: e.Invocation,
-			Status: e.Status})
+			Status: e.Status, RedactedBy: strings.Fields(e.RedactedBy)})
 	}
 	return out, err
 }

@@ -85,11 +85,11 @@ func TestLog_RemoveExpired(t *testing.T) {
 	}
 	c.now = c.now.Add(29 * 24 * time.Hour)
 	l.Record(t.Context(), audit.Entry{Action: "new"})
-	if err := l.RemoveExpired(t.Context()); err != nil || len(readAll(t, l, audit.Query{Limit: 500})) != 251 {
+	if _, err := l.RemoveExpired(t.Context()); err != nil || len(readAll(t, l, audit.Query{Limit: 500})) != 251 {
 		t.Errorf("within the retention: got error %v or a removed entry, want no error and all 251 entries", err)
 	}
 	c.now = c.now.Add(2 * 24 * time.Hour)
-	if err := l.RemoveExpired(t.Context()); err != nil {
+	if _, err := l.RemoveExpired(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := actionsOf(readAll(t, l, audit.Query{Limit: 500})); !slices.Equal(got, []string{"new"}) {
@@ -162,6 +162,24 @@ func TestWrapper(t *testing.T) {
 			&audit.Entry{Action: "cancel", Subject: id, From: "192.0.2.1:1234", Status: 503}},
 		"SpoofedPrincipal": {"POST", "/api/resume", "", "", []string{"X-MS-CLIENT-PRINCIPAL-NAME", "root"}, 200,
 			&audit.Entry{Action: "resume", From: "192.0.2.1:1234", Status: 200}},
+		"KeyInAnyCase": {"POST", "/api/messages/" + id + "/replay?CODE=s3cret-key&Code=other&clientID=s3cret", "", "", nil,
+			202, &audit.Entry{Action: "replay", Subject: id, KeyID: key, From: "192.0.2.1:1234", Status: 202}},
+		"JoinedKeys": {"POST", "/api/resume?code=s3cret-key,s3cret-junk", "application/json", `{"all":true}`, nil, 200,
+			&audit.Entry{Action: "resume", Detail: `{"all":true}`, KeyID: key, From: "192.0.2.1:1234", Status: 200}},
+		"UnknownParameter":           {"POST", "/api/resume?key=s3cret", "application/json", `{"all":true}`, nil, 400, nil},
+		"UnknownParameterOfAPreview": {"POST", "/api/schedules/nightly/preview?n=1", "", "{}", nil, 400, nil},
+		"MessageInOtherCases": {"PUT", "/api/schedules/nightly", "application/json",
+			`{"Cron":"s3cret","Message":"<s3cret/>","MESSAGE":"<s3cret/>","meſſage":"<s3cret/>"}`, nil, 503,
+			&audit.Entry{Action: "schedule.put", Subject: "nightly", From: "192.0.2.1:1234", Status: 503}},
+		"UnknownFields": {"POST", "/api/pause", "application/json",
+			`{"key":{"message":"s3cret"},"until":["s3cret"],"filter":{"key":"s3cret"},"why":"s3cret","lane":3}`, nil, 500,
+			&audit.Entry{Action: "pause", Detail: `{"lane":3}`, From: "192.0.2.1:1234", Status: 500}},
+		"BulkCancel": {"POST", "/api/cancellations", "application/json",
+			`{"filter":{"keyPrefix":"/a/","lane":0,"continue":"s3cret"},"reason":"r","continue":"s3cret"}`, nil, 202,
+			&audit.Entry{Action: "cancel.many", Detail: `{"filter":{"keyPrefix":"/a/","lane":0},"reason":"r"}`,
+				From: "192.0.2.1:1234", Status: 202}},
+		"NoObject": {"POST", "/api/pause", "application/json", `["s3cret"]`, nil, 503,
+			&audit.Entry{Action: "pause", Detail: `{"bodyBytes":10}`, From: "192.0.2.1:1234", Status: 503}},
 		"Refused": {"POST", "/api/pause", "application/json", "{}", nil, 422, nil},
 		"Read":    {"GET", "/api/schedules/nightly", "", "", nil, 200, nil},
 		"Preview": {"POST", "/api/schedules/nightly/preview", "application/json", "{}", nil, 200, nil},
@@ -199,7 +217,7 @@ func serveWrapped(t *testing.T, wrapper audit.Wrapper, c request) {
 	}))
 	mux := &http.ServeMux{}
 	for _, path := range []string{"/api/pause", "/api/resume", "/api/messages/{id}", "/api/messages/{id}/replay",
-		"/api/messages/{id}/edit", "/api/schedules/{name}", "/api/schedules/{name}/preview",
+		"/api/messages/{id}/edit", "/api/cancellations", "/api/schedules/{name}", "/api/schedules/{name}/preview",
 		"/api/schedules/{name}/pause"} {
 		mux.Handle(path, h)
 	}
@@ -215,11 +233,14 @@ func serveWrapped(t *testing.T, wrapper audit.Wrapper, c request) {
 	}
 }
 
-// With HasSignIn, the wrapper takes the person's name from the header X-MS-CLIENT-PRINCIPAL-NAME.
+// signIn is the sign-in of the template.
+var signIn = audit.SignIn{IsRequired: true, OpenPaths: audit.DefaultOpenPaths}
+
+// On a path that needs sign-in, the wrapper takes the person's name from the header X-MS-CLIENT-PRINCIPAL-NAME.
 func TestWrapper_NamesThePersonWhoSignedIn(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newLog(t)
-	serveWrapped(t, audit.Wrapper{Log: l, HasSignIn: true}, request{method: "POST", target: "/api/resume", status: 200,
+	serveWrapped(t, audit.Wrapper{Log: l, SignIn: signIn}, request{method: "POST", target: "/api/resume", status: 200,
 		headers: []string{"X-MS-CLIENT-PRINCIPAL-NAME", "ada@example.org"}})
 	if got := readAll(t, l, audit.Query{Limit: 10}); len(got) != 1 || got[0].Principal != "ada@example.org" {
 		t.Errorf("got %+v, want an entry of ada@example.org", got)
@@ -229,20 +250,25 @@ func TestWrapper_NamesThePersonWhoSignedIn(t *testing.T) {
 func TestWrapper_AuthorOf(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		hasSignIn bool
-		header    http.Header
-		target    string
-		want      string
+		signIn audit.SignIn
+		header http.Header
+		target string
+		want   string
 	}{
-		"SignedIn": {true, http.Header{"X-Ms-Client-Principal-Name": {"ada"}, "X-Functions-Key": {"k"}}, "/", "ada"},
-		"Spoofed": {false, http.Header{"X-Ms-Client-Principal-Name": {"ada"}, "X-Functions-Key": {"k"}}, "/",
+		"SignedIn": {signIn, http.Header{"X-Ms-Client-Principal-Name": {"ada"}, "X-Functions-Key": {"k"}}, "/api/pause",
+			"ada"},
+		"OpenPath": {signIn, http.Header{"X-Ms-Client-Principal-Name": {"ada"}, "X-Functions-Key": {"k"}},
+			"/api/Messages/x/edit", "key " + audit.Fingerprint("k")},
+		"OtherOpenPath": {audit.SignIn{IsRequired: true, OpenPaths: []string{"/api/pause"}},
+			http.Header{"X-Ms-Client-Principal-Name": {"ada"}}, "/api/pause", ""},
+		"Spoofed": {audit.SignIn{OpenPaths: audit.DefaultOpenPaths}, http.Header{"X-Ms-Client-Principal-Name": {"ada"}, "X-Functions-Key": {"k"}}, "/",
 			"key " + audit.Fingerprint("k")},
-		"KeyInTheAddress": {true, nil, "/?code=k", "key " + audit.Fingerprint("k")},
-		"Unknown":         {true, nil, "/", ""},
+		"KeyInTheAddress": {signIn, nil, "/?Code=k&code=x", "key " + audit.Fingerprint("k")},
+		"Unknown":         {signIn, nil, "/", ""},
 	} {
 		r := httptest.NewRequest(http.MethodPost, c.target, nil)
 		r.Header = c.header
-		if got := (audit.Wrapper{HasSignIn: c.hasSignIn}).AuthorOf(r); got != c.want {
+		if got := (audit.Wrapper{SignIn: c.signIn}).AuthorOf(r); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}

@@ -6,4 +6,7 @@
 // the change and before the answer. Record also writes the entry to the process's log, so an entry that storage refuses
 // is not lost. An entry does not have the message's body. In place of the function key, an entry has the beginning of
 // the key's hash (Fingerprint). Earlier versions of Weir ignore the rows.
+//
+// An erasure removes the content of a message from its entries (Redact). An index leads from the message's id and key
+// to these entries (index.go).
 package audit

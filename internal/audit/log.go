@@ -28,6 +28,9 @@ type Entry struct {
 	KeyID      string // Fingerprint of the function key; "" = no key was sent
 	From       string // addresses of the client and of proxies
 	Invocation string // the host's id of the invocation
+
+	RedactedAt time.Time // when an erasure last changed Detail; zero = never
+	RedactedBy string    // ids of the erased messages, separated by spaces
 }
 
 // Author returns the name of the person who made the change. If the name is not known, Author returns the key's
@@ -71,8 +74,7 @@ func (l *Log) Record(ctx context.Context, e Entry) {
 	e.At = l.Now().UTC()
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
-	_, err := l.Table.Transact(limited, partition,
-		[]storage.Op{{Kind: storage.Insert, Key: rowKey(e.At) + "_" + randomSuffix(), Values: toColumns(e)}})
+	_, err := l.Table.Transact(limited, partition, insertOps(e))
 	log := l.Logger.With("function", e.Function, "invocation_id", e.Invocation, "action", e.Action,
 		"subject", e.Subject, "detail", e.Detail, "status", e.Status, "principal", e.Principal, "key_id", e.KeyID,
 		"from", e.From)
@@ -81,6 +83,24 @@ func (l *Log) Record(ctx context.Context, e Entry) {
 		return
 	}
 	log.InfoContext(limited, "audit: changed")
+}
+
+// truncatedDetail is the detail of an entry whose parameters do not fit into a row.
+const truncatedDetail = `{"truncated":true}`
+
+// insertOps returns the operations that store an entry with its index rows.
+func insertOps(e Entry) []storage.Op {
+	values := toColumns(e)
+	subject, _ := values["Subject"].(string)
+	detail, _ := values["Detail"].(string)
+	terms := termsOf(subject, keysIn(detail))
+	if len(terms) > maxTerms {
+		terms, values["Detail"] = termsOf(subject, nil), truncatedDetail
+	}
+	values[termsColumn] = strings.Join(terms, " ")
+	key := rowKey(e.At) + "_" + randomSuffix()
+	return append([]storage.Op{{Kind: storage.Insert, Key: key, Values: values}},
+		indexOps(storage.Insert, key, terms)...)
 }
 
 // rowKey returns the first part of a row key. A later time has a smaller key, so the newest entry sorts first.
@@ -112,9 +132,10 @@ func fromRow(row storage.Row) Entry {
 	text := func(column string) string { s, _ := row.Values[column].(string); return s }
 	at, _ := row.Values["At"].(time.Time)
 	status, _ := row.Values["Status"].(int64)
+	redactedAt, _ := row.Values["RedactedAt"].(time.Time)
 	return Entry{At: at, Action: text("Action"), Subject: text("Subject"), Detail: text("Detail"),
 		Function: text("Function"), Status: int(status), Principal: text("Principal"), KeyID: text("KeyID"),
-		From: text("From"), Invocation: text("Invocation")}
+		From: text("From"), Invocation: text("Invocation"), RedactedAt: redactedAt, RedactedBy: text("RedactedBy")}
 }
 
 // Query selects entries. An empty Action or Subject matches every entry.
@@ -138,7 +159,7 @@ const maxScanned = 5000
 // entries or none.
 func (l *Log) Read(ctx context.Context, q Query) (Page, error) {
 	var page Page
-	read := storage.Query{Partition: partition, After: q.Continue}
+	read := storage.Query{Partition: partition, After: q.Continue, To: entriesEnd}
 	if !q.Since.IsZero() {
 		read.To = rowKey(q.Since) + "`" // sorts after "_", which begins each suffix
 	}
@@ -170,38 +191,112 @@ func (l *Log) Read(ctx context.Context, q Query) (Page, error) {
 }
 
 func readError(err error) error {
-	switch storage.KindOf(err) {
-	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
+	if isAway(err) {
 		return &weir.Error{Kind: weir.Unavailable, Op: "audit", RetryAfter: 5 * time.Second, Err: err,
 			Message: "storage cannot be reached at the moment; try again"}
 	}
 	return fmt.Errorf("audit: read: %w", err)
 }
 
-// maxRemovals limits the transactions of one call of RemoveExpired.
-const maxRemovals = 50
+// maxRemovals limits the pages of entries that one call of RemoveExpired removes.
+const maxRemovals = 250
 
-// RemoveExpired removes entries that are older than Keep. One call makes at most maxRemovals transactions. Later calls
-// remove the remaining entries.
-func (l *Log) RemoveExpired(ctx context.Context) error {
+// RemoveExpired removes entries that are older than Keep. It also continues the index of entries of earlier versions;
+// see indexOldEntries. It reports whether it is done. If it is not, a later call goes on. If storage refuses to remove
+// an entry, RemoveExpired removes the others and returns the first such error.
+func (l *Log) RemoveExpired(ctx context.Context) (done bool, err error) {
+	removed, err := l.removeExpired(ctx)
+	if err != nil {
+		return removed, err
+	}
+	indexed, err := l.indexOldEntries(ctx)
+	return removed && indexed, err
+}
+
+func (l *Log) removeExpired(ctx context.Context) (done bool, err error) {
 	q := storage.Query{Partition: partition, From: rowKey(l.Now().Add(-cmp.Or(l.Keep, math.MaxInt64))),
-		Limit: storage.MaxOps, Columns: []string{"None"}}
+		To: entriesEnd, Limit: storage.MaxOps, Columns: []string{termsColumn}}
+	var refused error
 	for range maxRemovals {
 		page, err := l.Table.Range(ctx, q)
-		if err != nil || len(page.Rows) == 0 {
-			return err
+		if err != nil {
+			return false, err
 		}
-		var ops []storage.Op
-		for _, row := range page.Rows {
-			ops = append(ops, storage.Op{Kind: storage.Delete, Key: row.Key})
-		}
-		// NotFound is no failure: it means that another process has removed one of the entries.
-		if _, err := l.Table.Transact(ctx, partition, ops); err != nil && !storage.Is(err, storage.NotFound) {
-			return err
+		for _, group := range groupRows(page.Rows) {
+			err := l.removeRows(ctx, group)
+			if isAway(err) {
+				return false, err
+			}
+			if refused == nil {
+				refused = err
+			}
 		}
 		if !page.More {
-			return nil
+			return true, refused
+		}
+		q.After = page.Rows[len(page.Rows)-1].Key
+	}
+	return false, refused
+}
+
+// groupRows cuts rows into groups. One transaction can remove the entries of a group with their index rows.
+func groupRows(rows []storage.Row) (groups [][]storage.Row) {
+	ops := storage.MaxOps
+	for _, row := range rows {
+		terms, _ := readTerms(row)
+		if ops += 1 + len(terms); ops > storage.MaxOps {
+			groups, ops = append(groups, nil), 1+len(terms)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], row)
+	}
+	return groups
+}
+
+// removeRows removes a group of entries with their index rows. If storage refuses one of the operations, for example
+// because a row has changed or is missing, removeRows removes the entries one by one, and returns the first refusal.
+func (l *Log) removeRows(ctx context.Context, group []storage.Row) error {
+	var ops []storage.Op
+	for _, row := range group {
+		ops = append(ops, removeOps(row)...)
+	}
+	if _, err := l.Table.Transact(ctx, partition, ops); err == nil || isAway(err) {
+		return err
+	}
+	var refused error
+	for _, row := range group {
+		err := l.removeEntry(ctx, row.Key)
+		if isAway(err) {
+			return err
+		}
+		if refused == nil {
+			refused = err
 		}
 	}
-	return nil
+	return refused
+}
+
+// removeOps returns the operations that remove an entry with its index rows. They are conditional on the entry's ETag,
+// because an entry that was indexed meanwhile has further rows.
+func removeOps(row storage.Row) []storage.Op {
+	terms, _ := readTerms(row)
+	return append([]storage.Op{{Kind: storage.Delete, Key: row.Key, IfMatch: row.ETag}},
+		indexOps(storage.Delete, row.Key, terms)...)
+}
+
+// removeEntry removes one entry. It first writes the entry's index rows again, because storage refuses to remove a
+// missing row.
+func (l *Log) removeEntry(ctx context.Context, key string) error {
+	err := l.updateEntry(ctx, key, func(row storage.Row) []storage.Op {
+		terms, isIndexed := readTerms(row)
+		if !isIndexed {
+			return nil
+		}
+		return append([]storage.Op{{Kind: storage.Merge, Key: key, IfMatch: row.ETag,
+			Values: map[string]any{termsColumn: row.Values[termsColumn]}}},
+			indexOps(storage.Upsert, key, terms)...)
+	})
+	if err != nil {
+		return err
+	}
+	return l.updateEntry(ctx, key, removeOps)
 }

@@ -4,57 +4,102 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"weir/internal/httpio"
 )
 
-// actions has the name of each change and of the reveal, by the request's method and path pattern. An empty name means
-// that the request changes nothing.
-var actions = map[string]string{
-	"DELETE /api/messages/{id}":          "cancel",
-	"PATCH /api/messages/{id}":           "move",
-	"POST /api/messages/{id}/cancel":     "cancel",
-	"POST /api/messages/{id}/replay":     "replay",
-	"POST /api/messages/{id}/edit":       "edit",
-	"POST /api/messages/{id}/erase":      "erase",
-	"POST /api/messages/{id}/reveal":     "reveal",
-	"POST /api/messages/{id}/discard":    "discard",
-	"POST /api/cancellations":            "cancel.many",
-	"POST /api/discards":                 "discard.many",
-	"POST /api/replays":                  "replay.many",
-	"DELETE /api/replays/{id}":           "replay.stop",
-	"DELETE /api/batches/{id}":           "batch.cancel",
-	"POST /api/pause":                    "pause",
-	"POST /api/resume":                   "resume",
-	"POST /api/versions/forget":          "version.forget",
-	"POST /api/remembered/forget":        "remembered.forget",
-	"PUT /api/schedules/{name}":          "schedule.put",
-	"DELETE /api/schedules/{name}":       "schedule.delete",
-	"POST /api/schedules/{name}/run":     "schedule.run",
-	"POST /api/schedules/{name}/pause":   "schedule.pause",
-	"POST /api/schedules/{name}/resume":  "schedule.resume",
-	"POST /api/schedules/{name}/preview": "",
+// change describes one kind of request. The entry of a request has only the parameters and fields that are named here,
+// and the names are exact: the detail must never have a function key or a message's body, in whatever spelling.
+type change struct {
+	action     string   // "" = the request changes nothing
+	parameters []string // parameters of the query; the Wrapper refuses all others
+	fields     []string // fields of the JSON body with simple values; the fields of the object "filter" begin with "filter."
 }
+
+// changes has each change and the reveal, by the request's method and path pattern.
+var changes = map[string]change{
+	"DELETE /api/messages/{id}":          {"cancel", []string{"reason"}, nil},
+	"PATCH /api/messages/{id}":           {"move", nil, []string{"deliverAt"}},
+	"POST /api/messages/{id}/cancel":     {"cancel", []string{"reason"}, nil},
+	"POST /api/messages/{id}/replay":     {"replay", []string{"force"}, nil},
+	"POST /api/messages/{id}/edit":       {"edit", []string{"force", "note"}, nil},
+	"POST /api/messages/{id}/erase":      {"erase", nil, nil},
+	"POST /api/messages/{id}/reveal":     {"reveal", []string{"which", "as"}, nil},
+	"POST /api/messages/{id}/discard":    {"discard", []string{"reason"}, nil},
+	"POST /api/cancellations":            {"cancel.many", nil, append(bulkFields, "filter.keyPrefix", "filter.stage")},
+	"POST /api/discards":                 {"discard.many", nil, append(bulkFields, "filter.fingerprint")},
+	"POST /api/replays":                  {"replay.many", nil, append(bulkFields, replayFields...)},
+	"DELETE /api/replays/{id}":           {"replay.stop", nil, nil},
+	"DELETE /api/batches/{id}":           {"batch.cancel", nil, nil},
+	"POST /api/pause":                    {"pause", nil, []string{"all", "lane", "key", "reason", "until", "for"}},
+	"POST /api/resume":                   {"resume", nil, []string{"all", "lane", "key"}},
+	"POST /api/versions/forget":          {"version.forget", nil, []string{"key", "contract"}},
+	"POST /api/remembered/forget":        {"remembered.forget", nil, []string{"key", "contract"}},
+	"PUT /api/schedules/{name}":          {"schedule.put", nil, scheduleFields},
+	"DELETE /api/schedules/{name}":       {"schedule.delete", nil, nil},
+	"POST /api/schedules/{name}/run":     {"schedule.run", nil, nil},
+	"POST /api/schedules/{name}/pause":   {"schedule.pause", nil, nil},
+	"POST /api/schedules/{name}/resume":  {"schedule.resume", nil, nil},
+	"POST /api/schedules/{name}/preview": {"", []string{"count"}, nil},
+}
+
+var (
+	bulkFields = slices.Clip([]string{"reason", "dryRun", "filter.all", "filter.key", "filter.contract", "filter.lane",
+		"filter.from", "filter.to"})
+	replayFields   = []string{"force", "ratePerMinute", "stopAtErrorRate", "filter.fingerprint"}
+	scheduleFields = []string{"name", "cron", "timeZone", "messageId", "contentType", "overlap", "missed", "paused",
+		"start", "end"}
+)
 
 // Wrapper records the changes that requests make.
 type Wrapper struct {
 	Log *Log
-	// HasSignIn is set if the platform authenticates users. The platform then sets the header
-	// X-MS-CLIENT-PRINCIPAL-NAME. If HasSignIn is not set, the Wrapper ignores that header, because any client can send
-	// the header.
-	HasSignIn bool
+	// SignIn has the paths on which the platform authenticates users.
+	SignIn SignIn
+}
+
+// SignIn describes the sign-in in front of the app. On a path that needs sign-in, the platform sets the header
+// X-MS-CLIENT-PRINCIPAL-NAME. On all other paths, any client can send the header, so it names nobody there.
+type SignIn struct {
+	IsRequired bool
+	OpenPaths  []string // paths that need no sign-in; an element that ends in "/*" is all paths below
+}
+
+// DefaultOpenPaths are the open paths of the template; see infra/main.bicep.
+var DefaultOpenPaths = []string{"/api/batches", "/api/batches/*", "/api/health", "/api/messages", "/api/messages/*",
+	"/api/metrics", "/api/openapi.yaml", "/api/schedules", "/api/schedules/*", "/api/validate"}
+
+// protects reports whether the platform authenticates the sender of each request to the path.
+func (s SignIn) protects(path string) bool {
+	return s.IsRequired && !slices.ContainsFunc(s.OpenPaths, func(open string) bool {
+		if folder, isFolder := strings.CutSuffix(open, "*"); isFolder {
+			return len(path) >= len(folder) && strings.EqualFold(path[:len(folder)], folder)
+		}
+		return strings.EqualFold(path, open)
+	})
 }
 
 // Wrap returns a handler that passes requests on to next, and records each change before the answer. A status below 300
 // means that the request made a change. A status of 500 or more means that the request possibly made a change, so the
 // handler records this request, too. The parameter "function" becomes Entry.Function.
+//
+// The handler refuses a change with a query parameter that the change does not have: it would have no effect, and no
+// entry would show it.
 func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		action := actionOf(r)
-		if r.Method == http.MethodGet || r.Method == http.MethodHead || action == "" {
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			next.ServeHTTP(rw, r)
+			return
+		}
+		c := changeOf(r)
+		if err := httpio.CheckQuery(r, c.parameters...); err != nil {
+			httpio.WriteError(rw, r, w.Log.Logger, err)
+			return
+		}
+		if c.action == "" {
 			next.ServeHTTP(rw, r)
 			return
 		}
@@ -62,22 +107,22 @@ func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 		r.Body = body
 		rec := &recordingWriter{ResponseWriter: rw, record: func(status int) {
 			if status < http.StatusMultipleChoices || status >= http.StatusInternalServerError {
-				w.Log.Record(r.Context(), w.entryOf(r, function, action, status, body))
+				w.Log.Record(r.Context(), w.entryOf(r, function, c, status, body))
 			}
 		}}
 		next.ServeHTTP(rec, r)
 	})
 }
 
-// actionOf returns the name of a request's change, or "" if the request changes nothing. If the map "actions" has no
-// entry for the request, actionOf returns the method and the pattern.
-func actionOf(r *http.Request) string {
+// changeOf returns the change of a request. If the map "changes" has no entry for the request, the action is the method
+// and the pattern, and no parameter is known.
+func changeOf(r *http.Request) change {
 	name := r.Method + " " + r.Pattern
-	action, known := actions[name]
-	if !known {
-		return name
+	c, isKnown := changes[name]
+	if !isKnown {
+		return change{action: name}
 	}
-	return action
+	return c
 }
 
 // AuthorOf returns the author of a change that the request makes; see Entry.Author.
@@ -87,24 +132,20 @@ func (w Wrapper) AuthorOf(r *http.Request) string {
 
 // identify returns an entry that has only the Principal and the KeyID of a request.
 func (w Wrapper) identify(r *http.Request) Entry {
-	key := r.Header.Get("X-Functions-Key")
-	if key == "" {
-		key = r.URL.Query().Get("code")
-	}
-	e := Entry{KeyID: Fingerprint(key)}
-	if w.HasSignIn {
+	e := Entry{KeyID: Fingerprint(httpio.FunctionKey(r))}
+	if w.SignIn.protects(r.URL.Path) {
 		e.Principal = r.Header.Get("X-MS-CLIENT-PRINCIPAL-NAME")
 	}
 	return e
 }
 
-func (w Wrapper) entryOf(r *http.Request, function, action string, status int, body *capturedBody) Entry {
+func (w Wrapper) entryOf(r *http.Request, function string, c change, status int, body *capturedBody) Entry {
 	from := strings.Join(r.Header.Values("X-Forwarded-For"), ", ")
 	if from == "" {
 		from = r.RemoteAddr
 	}
 	e := w.identify(r)
-	e.Action, e.Subject, e.Detail = action, r.PathValue("id")+r.PathValue("name"), body.describeParameters(r)
+	e.Action, e.Subject, e.Detail = c.action, r.PathValue("id")+r.PathValue("name"), body.describeParameters(r, c)
 	e.Function, e.Status, e.From, e.Invocation = function, status, from, httpio.InvocationID(r)
 	return e
 }
@@ -126,27 +167,19 @@ func (b *capturedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// describeParameters returns the parameters of a request as a JSON object. The object has the fields of a JSON body,
-// the header If-Match, and all parameters of the query except the function key. In place of a body that is not JSON,
-// the object has the body's size. In place of the field "message", it has the size of that field. If the object would
-// be longer than maxText, describeParameters returns only the size of the body.
-func (b *capturedBody) describeParameters(r *http.Request) string {
-	detail := map[string]any{}
-	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	isJSON := kind == "application/json" || r.Method == http.MethodPatch
-	if !isJSON || json.Unmarshal(b.kept.Bytes(), &detail) != nil {
-		detail = map[string]any{}
-		if b.size > 0 {
-			detail["bodyBytes"] = b.size
-		}
+// describeParameters returns the parameters of a change as a JSON object: the fields of a JSON body and the parameters of
+// the query that the change names, and the header If-Match. In place of a message, the object has the message's size. In
+// place of a body that is not JSON, it has the body's size. If the object would be longer than maxText,
+// describeParameters returns only the size of the body.
+func (b *capturedBody) describeParameters(r *http.Request, c change) string {
+	detail, isJSON := b.readFields(c.fields)
+	if !isJSON && b.size > 0 {
+		detail = map[string]any{"bodyBytes": b.size}
 	}
-	if message, has := detail["message"].(string); has {
-		delete(detail, "message")
-		detail["messageBytes"] = len(message)
-	}
-	for name, values := range r.URL.Query() {
-		if name != "code" {
-			detail[name] = strings.Join(values, ",")
+	query := r.URL.Query()
+	for _, name := range c.parameters {
+		if query.Has(name) {
+			detail[name] = query.Get(name)
 		}
 	}
 	if version := r.Header.Get("If-Match"); version != "" {
@@ -163,6 +196,40 @@ func (b *capturedBody) describeParameters(r *http.Request) string {
 		text, _ = json.Marshal(map[string]any{"bodyBytes": b.size, "truncated": true})
 	}
 	return string(text)
+}
+
+// readFields returns the named fields of the body. It reports false if the change has no JSON body, or if the body is
+// not a JSON object as a whole.
+func (b *capturedBody) readFields(names []string) (fields map[string]any, isJSON bool) {
+	fields = map[string]any{}
+	var body map[string]json.RawMessage
+	if len(names) == 0 || json.Unmarshal(b.kept.Bytes(), &body) != nil {
+		return fields, false
+	}
+	var filter map[string]json.RawMessage
+	_ = json.Unmarshal(body["filter"], &filter) // without a filter, no field of it is found
+	chosen := map[string]any{}
+	for _, name := range names {
+		if inner, isOfFilter := strings.CutPrefix(name, "filter."); isOfFilter && filter != nil {
+			addSimple(chosen, inner, filter[inner])
+			fields["filter"] = chosen // an empty filter selects all messages
+			continue
+		}
+		addSimple(fields, name, body[name])
+	}
+	var message string
+	if json.Unmarshal(body["message"], &message) == nil {
+		fields["messageBytes"] = len(message)
+	}
+	return fields, true
+}
+
+// addSimple adds a field whose value is a text, a number or a truth value.
+func addSimple(fields map[string]any, name string, value json.RawMessage) {
+	if len(value) == 0 || value[0] == '{' || value[0] == '[' || string(value) == "null" {
+		return
+	}
+	fields[name] = value
 }
 
 // recordingWriter calls record with the status before it sends the answer.

@@ -1,83 +1,187 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"regexp"
+	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"weir/internal/storage"
 )
 
-// Redact removes the content of an erased message from all entries. The parameter subject is the message's id, and text
-// is the message's ordering key. Redact empties the Detail of all entries with that subject. In the Detail of all other
-// entries it replaces text by replacement. If Redact returns an error, the caller can call Redact again.
-func (l *Log) Redact(ctx context.Context, subject, text, replacement string) error {
-	for read := (storage.Query{Partition: partition}); ; {
-		page, err := l.Table.Range(ctx, read)
+// redactedAtOnce limits the entries that one call of Redact changes at the same time.
+const redactedAtOnce = 8
+
+// Redact removes the content of an erased message from the log. The parameter subject is the message's id, and key is
+// the message's ordering key. Redact empties the Detail of all entries with that subject. In the Detail of all other
+// entries it puts replacement in the place of each value that is the key; see replaceKeys. It changes no other entry,
+// and reads no other entry either. RedactedAt and RedactedBy of a changed entry show the redaction.
+//
+// If storage refuses to change an entry, Redact logs that and goes on, so that one entry does not keep the message from
+// being erased. If Redact returns an error, the caller can call Redact again.
+func (l *Log) Redact(ctx context.Context, subject, key, replacement string) error {
+	done, err := l.indexOldEntries(ctx)
+	if err != nil {
+		return readError(err)
+	}
+	if !done {
+		return notIndexedError()
+	}
+	r := redaction{log: l, subject: subject, key: key, replacement: replacement}
+	for _, term := range termsOf(subject, []string{key}) {
+		entries, err := l.findEntries(ctx, term)
 		if err != nil {
 			return readError(err)
 		}
-		for _, row := range page.Rows {
-			read.After = row.Key
-			e := fromRow(row)
-			detail := redactDetail(e.Detail, text, replacement)
-			if e.Subject == subject {
-				detail = ""
-			}
-			if detail == e.Detail {
-				continue
-			}
-			_, err := l.Table.Transact(ctx, partition, []storage.Op{{Kind: storage.Merge, Key: row.Key,
-				Values: map[string]any{"Detail": detail}}})
-			if err != nil && !storage.Is(err, storage.NotFound) { // NotFound: RemoveExpired removed the entry
-				return readError(err)
-			}
+		var work errgroup.Group
+		work.SetLimit(redactedAtOnce)
+		for _, entry := range entries {
+			work.Go(func() error { return r.redactEntry(ctx, entry) })
 		}
-		if !page.More {
-			return nil
+		if err := work.Wait(); err != nil {
+			return readError(err)
 		}
 	}
+	return nil
 }
 
-// redactDetail replaces a text in all string values of detail. If detail is not JSON, redactDetail replaces the text
-// everywhere.
-func redactDetail(detail, text, replacement string) string {
-	if text == "" || detail == "" {
+// redaction has the parameters of one call of Redact.
+type redaction struct {
+	log                       *Log
+	subject, key, replacement string
+}
+
+// redactEntry redacts one entry. It returns an error only if storage could not be reached.
+func (r redaction) redactEntry(ctx context.Context, entry string) error {
+	err := r.log.updateEntry(ctx, entry, r.redactOps)
+	if isAway(err) {
+		return err
+	}
+	if err != nil {
+		r.log.Logger.ErrorContext(ctx, "audit: entry not redacted", "subject", r.subject, "err", err)
+	}
+	return nil
+}
+
+// redactOps returns the operation that redacts an entry, or nil if the entry has nothing to redact. The operation is
+// conditional, so no redaction undoes another one, also if it reaches storage late.
+func (r redaction) redactOps(row storage.Row) []storage.Op {
+	e := fromRow(row)
+	detail := replaceKeyIn(e.Detail, r.key, r.replacement)
+	if e.Subject == r.subject {
+		detail = ""
+	}
+	if detail == e.Detail {
+		return nil
+	}
+	return []storage.Op{{Kind: storage.Merge, Key: row.Key, IfMatch: row.ETag, Values: map[string]any{
+		"Detail": detail, "RedactedAt": r.log.Now().UTC().Truncate(time.Microsecond),
+		"RedactedBy": addID(e.RedactedBy, r.subject)}}}
+}
+
+// addID adds an id to a list of ids that are separated by spaces. If the list would be longer than maxText, the oldest
+// ids leave it.
+func addID(list, id string) string {
+	ids := strings.Fields(list)
+	if !slices.Contains(ids, id) {
+		ids = append(ids, id)
+	}
+	for len(ids) > 1 && len(strings.Join(ids, " ")) > maxText {
+		ids = ids[1:]
+	}
+	return strings.Join(ids, " ")
+}
+
+// keysIn returns the ordering keys in the detail of an entry. A detail that is not JSON has none.
+func keysIn(detail string) (keys []string) {
+	value, err := decodeDetail(detail)
+	if err != nil {
+		return nil
+	}
+	replaceKeys(value, func(key string) string {
+		keys = append(keys, key)
+		return key
+	})
+	return keys
+}
+
+// replaceKeyIn replaces a key in the detail of an entry. A detail without the key stays the same text.
+func replaceKeyIn(detail, key, replacement string) string {
+	value, err := decodeDetail(detail)
+	if err != nil || key == "" {
 		return detail
 	}
-	var value any
-	if json.Unmarshal([]byte(detail), &value) != nil {
-		return strings.ReplaceAll(detail, text, replacement)
-	}
-	redacted, isChanged := redactValue(value, text, replacement)
-	if !isChanged {
+	isFound := false
+	replaceKeys(value, func(given string) string {
+		if given != key {
+			return given
+		}
+		isFound = true
+		return replacement
+	})
+	if !isFound {
 		return detail
 	}
-	out, err := json.Marshal(redacted)
+	text, err := json.Marshal(value)
 	if err != nil {
 		return ""
 	}
-	return string(out)
+	return string(text)
 }
 
-// redactValue replaces a text in all strings of a JSON value, and reports whether any of them had the text.
-func redactValue(value any, text, replacement string) (redacted any, isChanged bool) {
+func decodeDetail(detail string) (value any, err error) {
+	d := json.NewDecoder(bytes.NewReader([]byte(detail)))
+	d.UseNumber() // a number must not change because the entry is redacted
+	err = d.Decode(&value)
+	return value, err
+}
+
+// keyFields are the fields of a detail that hold ordering keys, at any depth: a key, or a list of keys. The value of
+// keyPrefix is the beginning of many keys. It counts as a key only if it is the whole key.
+var keyFields = []string{"key", "keyPrefix", "keys"}
+
+// replaceKeys calls replace for each ordering key in a decoded detail, and puts the result in the key's place. It
+// leaves all other texts as they are: a reason, a cron expression or a name can contain the same characters as a key.
+func replaceKeys(value any, replace func(key string) string) {
 	switch v := value.(type) {
-	case string:
-		out := strings.ReplaceAll(v, text, replacement)
-		return out, out != v
 	case map[string]any:
 		for name, inner := range v {
-			if out, changed := redactValue(inner, text, replacement); changed {
-				v[name], isChanged = out, true
+			// Earlier versions also recorded names in other spellings.
+			if slices.ContainsFunc(keyFields, func(field string) bool { return strings.EqualFold(field, name) }) {
+				v[name] = replaceIn(inner, replace)
+				continue
 			}
+			replaceKeys(inner, replace)
 		}
 	case []any:
-		for i, inner := range v {
-			if out, changed := redactValue(inner, text, replacement); changed {
-				v[i], isChanged = out, true
-			}
+		for _, inner := range v {
+			replaceKeys(inner, replace)
 		}
 	}
-	return value, isChanged
 }
+
+// replaceIn replaces the keys in the value of a field that holds keys.
+func replaceIn(value any, replace func(key string) string) any {
+	switch v := value.(type) {
+	case string:
+		return replace(v)
+	case []any:
+		for i, inner := range v {
+			v[i] = replaceIn(inner, replace)
+		}
+	default:
+		replaceKeys(value, replace)
+	}
+	return value
+}
+
+// erasedKey matches the replacement of an ordering key; see lane.ErasedKey.
+var erasedKey = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// isErasedKey reports whether a text in an entry of an earlier version can be the replacement of a key.
+func isErasedKey(text string) bool { return erasedKey.MatchString(text) }

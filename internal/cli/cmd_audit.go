@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"weir/internal/remote"
 )
 
 const auditHelp = `Lists who changed what, when and from where, newest first: cancels, moves, replays, edits, pauses,
@@ -47,6 +50,14 @@ func newAuditCommand(s *console) *cobra.Command {
 	return cmd
 }
 
+// describeDetail returns the parameters of a change, and the erasures that have removed some of them.
+func describeDetail(e remote.Change) string {
+	if len(e.RedactedBy) == 0 {
+		return string(e.Detail)
+	}
+	return strings.TrimSpace(string(e.Detail) + " (redacted by the erasure of " + strings.Join(e.RedactedBy, ", ") + ")")
+}
+
 // printChanges prints at most limit entries, newest first.
 func (a *apiCommand) printChanges(ctx context.Context, query url.Values, limit int) error {
 	rows := [][]string{{"AT", "ACTION", "SUBJECT", "BY", "FROM", "STATUS", "DETAIL"}}
@@ -68,7 +79,7 @@ func (a *apiCommand) printChanges(ctx context.Context, query url.Values, limit i
 				by += " key " + e.KeyID
 			}
 			rows = append(rows, []string{formatTime(e.At), e.Action, e.Subject, by, e.From, strconv.Itoa(e.Status),
-				string(e.Detail)})
+				describeDetail(e)})
 		}
 		query.Set("continue", page.Value.Continue)
 		if page.Value.Continue == "" || len(raw) >= limit {

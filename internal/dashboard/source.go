@@ -105,6 +105,7 @@ type Change struct {
 	Action, Subject, Detail                string
 	Function, Principal, KeyID, From, Call string // Call is the host's id of the invocation
 	Status                                 int
+	RedactedBy                             []string // ids of the messages whose erasure changed Detail
 }
 
 // Author returns the name of the person who made the change. If the name is not known, Author returns the fingerprint

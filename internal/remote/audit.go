@@ -24,6 +24,8 @@ type Change struct {
 	Principal string          `json:"principal"`
 	KeyID     string          `json:"keyId"`
 	From      string          `json:"from"`
+
+	RedactedBy []string `json:"redactedBy"` // ids of the messages whose erasure changed Detail
 }
 
 // Changes reads a page of the audit log, with the newest entries first.
