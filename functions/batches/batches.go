@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -174,11 +173,8 @@ func readSpec(r *http.Request, hasUpstreams bool) (batch.Spec, error) {
 	if hasUpstreams {
 		known = append(slices.Clip(known), upstream.Parameter)
 	}
-	for name := range r.Header {
-		isUpstream := hasUpstreams && slices.Contains(upstream.Headers(), name)
-		if !isUpstream && (strings.HasPrefix(name, "Weir-") || strings.HasPrefix(name, "Weir_")) {
-			return s, filing.MalformedError("a batch has no headers that begin with Weir-")
-		}
+	if err := checkHeaders(r.Header, hasUpstreams); err != nil {
+		return s, err
 	}
 	query := r.URL.Query()
 	for name := range query {
@@ -196,15 +192,22 @@ func readSpec(r *http.Request, hasUpstreams bool) (batch.Spec, error) {
 	if s.Split = query["split"]; len(s.Split) > maxPaths {
 		return s, filing.MalformedError(fmt.Sprintf("split may appear %d times", maxPaths))
 	}
-	keys := r.Header.Values("Idempotency-Key")
-	if len(keys) > 1 || len(keys) == 1 && !filing.IsIdempotencyKey(keys[0]) {
-		return s, filing.MalformedError(
-			"Idempotency-Key must appear once, with 1 to 255 visible ASCII characters (no spaces)")
+	var err error
+	s.IdempotencyKey, err = filing.ReadIdempotencyKey(r.Header["Idempotency-Key"])
+	return s, err
+}
+
+// checkHeaders checks the headers of a post before Weir reads its body. The parts of a batch have no headers, so the
+// headers of a message, such as a due time, are refused.
+func checkHeaders(h http.Header, hasUpstreams bool) error {
+	known := []string{"Idempotency-Key"}
+	if hasUpstreams {
+		known = append(known, upstream.Headers()...)
 	}
-	if len(keys) == 1 {
-		s.IdempotencyKey = keys[0]
+	if err := filing.CheckNames("a batch has no header ", h, known...); err != nil {
+		return err
 	}
-	return s, nil
+	return weir.CheckContentEncoding(h["Content-Encoding"]...)
 }
 
 // List returns the handler of GET /api/batches.

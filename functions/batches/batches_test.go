@@ -117,6 +117,10 @@ func TestPost_Refuses(t *testing.T) {
 		"Header":           {"", nil, []string{"Weir-Deliver-After", "1h"}, 400},
 		"KeyTwice":         {"", nil, []string{"Idempotency-Key", "a", "Idempotency-Key", "a"}, 400},
 		"KeyWithSpace":     {"", nil, []string{"Idempotency-Key", "a b"}, 400},
+		"MisspeltKey":      {"", nil, []string{"X-Idempotency-Key", "a"}, 400},
+		"MisspeltDueTime":  {"", nil, []string{"Deliver-At", "2030-01-31T08:00:00Z"}, 400},
+		"Gzip":             {"", nil, []string{"Content-Encoding", "gzip"}, 415},
+		"CharsetAsCoding":  {"", nil, []string{"Content-Encoding", "utf-8"}, 415},
 		"BrokenOff":        {"", broken, nil, 400},
 	} {
 		t.Run(name, func(t *testing.T) {

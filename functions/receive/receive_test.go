@@ -175,6 +175,18 @@ func TestFunction_TooLarge(t *testing.T) {
 	}
 }
 
+func TestFunction_ContentEncoding(t *testing.T) {
+	t.Parallel()
+	for coding, status := range map[string]int{"gzip": 415, "br": 415, "utf-8": 415, "identity": 202} {
+		f := &fake{}
+		w := serveReceive(f, func(r *http.Request) { r.Header.Set("Content-Encoding", coding) })
+		if w.Code != status || status == 415 && (!strings.Contains(w.Body.String(), coding) || f.message.Body != nil) {
+			t.Errorf("%s: got %d %s, filed %q; want %d with the coding's name", coding, w.Code, w.Body, f.message.Body,
+				status)
+		}
+	}
+}
+
 func TestFunction_Callback(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -5,15 +5,23 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"weir/internal/contract"
+	"weir/internal/filing"
 	"weir/internal/httpio"
+	"weir/internal/upstream"
 	"weir/internal/wire"
 )
 
 // Checker checks a body against the contracts; see contract.Set.
 type Checker interface {
 	Check(ctx context.Context, contentType string, body []byte) (contract.Checked, error)
+}
+
+// Headers reads the headers of a post; see filing.Filer.
+type Headers interface {
+	ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (filing.Options, error)
 }
 
 // Intake reads bodies of requests, and limits the memory of all bodies together; see httpio.Intake.
@@ -24,8 +32,10 @@ type Intake interface {
 // Function checks bodies. All fields are needed.
 type Function struct {
 	Contracts Checker
+	Headers   Headers
 	Intake    Intake
 	MaxBody   int64 // in bytes
+	Now       func() time.Time
 	Logger    *slog.Logger
 }
 
@@ -40,11 +50,21 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, wire.NewValidation(found.Message, found.Problems))
 }
 
+// checkBody checks headers and body as a post to /api/messages would. The headers of upstreams are allowed, although
+// the function asks for no upstream, so that an upstream can check exactly the request that it will post.
 func (f *Function) checkBody(w http.ResponseWriter, r *http.Request) (contract.Checked, error) {
+	options, err := f.Headers.ReadOptions(r.Header, f.Now(), upstream.Headers()...)
+	if err != nil {
+		return contract.Checked{}, err
+	}
 	body, release, err := f.Intake.ReadBody(w, r, f.MaxBody)
 	defer release()
 	if err != nil {
 		return contract.Checked{}, err
 	}
-	return f.Contracts.Check(r.Context(), r.Header.Get("Content-Type"), body)
+	found, err := f.Contracts.Check(r.Context(), r.Header.Get("Content-Type"), body)
+	if !options.DueAt.IsZero() {
+		found.Message.DueAt = options.DueAt
+	}
+	return found, err
 }

@@ -7,11 +7,48 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/functions/validate"
 	"weir/internal/contract"
+	"weir/internal/filing"
 	"weir/internal/httpio"
 )
+
+func newFunction(set *contract.Set) *validate.Function {
+	return &validate.Function{Contracts: set, Headers: &filing.Filer{}, Intake: httpio.NewIntake(1<<20, 200),
+		MaxBody: 200, Now: func() time.Time { return time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC) },
+		Logger: slog.New(slog.DiscardHandler)}
+}
+
+// A body is valid only if a post with the same headers would be accepted.
+func TestFunction_ChecksTheHeadersOfAPost(t *testing.T) {
+	t.Parallel()
+	set, err := contract.New([]contract.Definition{{Name: "a", Root: "a"}}, contract.Limits{MaxBody: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, value string
+		status      int
+		want        string
+	}{
+		{"Content-Encoding", "gzip", 415, "gzip"},
+		{"Content-Encoding", "identity", 200, `"valid":true`},
+		{"Idempotency_Key", "k", 400, "did you mean Idempotency-Key?"},
+		{"Weir-Deliver-At", "noon", 400, "Weir-Deliver-At"},
+		{"Weir-Deliver-After", "PT1H", 200, `"deliverAt":"2030-01-01T01:00:00Z"`},
+		{"Weir-Upstream-Key", "k", 200, `"valid":true`},
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/api/validate", strings.NewReader("<a/>"))
+		r.Header.Set(c.name, c.value)
+		newFunction(set).ServeHTTP(w, r)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s: %s: got %d %s, want %d with %q", c.name, c.value, w.Code, w.Body, c.status, c.want)
+		}
+	}
+}
 
 func TestFunction(t *testing.T) {
 	t.Parallel()
@@ -45,8 +82,7 @@ func TestFunction(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := &validate.Function{Contracts: set, Intake: httpio.NewIntake(1<<20, 200), MaxBody: 200,
-				Logger: slog.New(slog.DiscardHandler)}
+			f := newFunction(set)
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest(http.MethodPost, "/api/validate", strings.NewReader(c.body))
 			r.Header.Set("Content-Type", c.kind)
@@ -64,8 +100,7 @@ func TestFunction_ClientIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &validate.Function{Contracts: set, Intake: httpio.NewIntake(1<<20, 100), MaxBody: 100,
-		Logger: slog.New(slog.DiscardHandler)}
+	f := newFunction(set)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := httptest.NewRecorder()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"weir/internal/filing"
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/weir"
@@ -57,6 +58,9 @@ func (f *Edit) editMessage(w http.ResponseWriter, r *http.Request) (weir.Status,
 	}
 	note, err := readNote(r)
 	if err != nil {
+		return weir.Status{}, err
+	}
+	if err := filing.CheckNames("an edit has no header ", r.Header, "Idempotency-Key"); err != nil {
 		return weir.Status{}, err
 	}
 	body, err := httpio.ReadBody(w, r, f.MaxBody)

@@ -58,7 +58,8 @@ func (d *dead) Call(lane int) {
 	}
 }
 
-func (d *dead) postChange(address, body string) *httptest.ResponseRecorder {
+// postChange posts a change. The strings in header are names and values, alternately.
+func (d *dead) postChange(address, body string, header ...string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
 	mux.Handle("/api/messages/{id}/replay", &write.Replay{Log: d, Caller: d, Logger: quiet})
 	mux.Handle("/api/messages/{id}/edit", &write.Edit{Contracts: d, Messages: d, Log: d, Caller: d, MaxBody: 100,
@@ -66,8 +67,28 @@ func (d *dead) postChange(address, body string) *httptest.ResponseRecorder {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/api/messages/"+address,
 		strings.NewReader(body))
 	r.Header.Set("Content-Type", "text/xml")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
 	mux.ServeHTTP(w, r)
 	return w
+}
+
+// An edit has no due time, so a due time that is sent with it must not be ignored.
+func TestEdit_RefusesHeadersOfAPost(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, value string
+		status      int
+	}{{"Weir-Deliver-At", "2030-01-31T08:00:00Z", 400}, {"Deliver-At", "2030-01-31T08:00:00Z", 400},
+		{"Content-Encoding", "gzip", 415}, {"Content-Encoding", "identity", 202}} {
+		d := newDead()
+		w := d.postChange(d.message.ID.String()+"/edit", "article /a 4", c.name, c.value)
+		if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) {
+			t.Errorf("%s: %s: got %d %s and %d replays; want %d, and a replay only if 202", c.name, c.value, w.Code,
+				w.Body, len(d.asked), c.status)
+		}
+	}
 }
 
 func TestReplay(t *testing.T) {

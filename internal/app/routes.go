@@ -61,8 +61,8 @@ func (r *running) listRoutes() []route {
 	checks := health.New(r.healthChecks(), now)
 	table := []route{
 		{post, "/api/messages", "receive", r.newReceiver(intake)},
-		{post, "/api/validate", "validate", readOnly(&validate.Function{Contracts: r.contracts, Intake: intake,
-			MaxBody: maxBody, Logger: log})},
+		{post, "/api/validate", "validate", readOnly(&validate.Function{Contracts: r.contracts,
+			Headers: r.newFiler(r.appender, r.upstreams), Intake: intake, MaxBody: maxBody, Now: now, Logger: log})},
 		{get, "/api/messages", "view", readOnly(&view.Messages{Source: r.overview, Lanes: lanes,
 			ShownNames: s.shownNames(), HasUpstreams: len(s.Upstreams) > 0, Now: now, Logger: log})},
 		{get, "/api/scheduled", "view", readOnly(&view.Scheduled{Source: r.overview, Lanes: lanes,

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"weir/internal/weir"
@@ -17,25 +16,26 @@ var knownHeaders = []string{"Weir-Deliver-At", "Weir-Deliver-After", "Weir-Callb
 // Traceparent and Tracestate. The names in h must be canonical, as http.Header stores them. alsoKnown names headers
 // that the caller reads. The kind of the error is one of these:
 //
-//   - Malformed for an unknown header that begins with Weir- or Weir_. If a misspelt Weir-Deliver-At were ignored, an
-//     embargoed message would be delivered at once.
+//   - Unsupported for a Content-Encoding.
+//   - Malformed for a header that CheckNames refuses.
 //   - Invalid for a callback that is not allowed.
 //   - Malformed for any other value that cannot be read. But an invalid Traceparent or Tracestate is ignored.
 func (f *Filer) ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (Options, error) {
 	var o Options
 	var err error
-	known := slices.Concat(knownHeaders, alsoKnown)
-	for name := range h {
-		if (strings.HasPrefix(name, "Weir-") || strings.HasPrefix(name, "Weir_")) && !slices.Contains(known, name) {
-			return o, UnknownNameError("header", name, known)
-		}
+	if err = weir.CheckContentEncoding(h["Content-Encoding"]...); err != nil {
+		return o, err
+	}
+	if err = CheckNames("there is no header ", h,
+		slices.Concat(knownHeaders, alsoKnown, []string{"Idempotency-Key"})...); err != nil {
+		return o, err
 	}
 	o.DueAt, err = ReadDueTime("Weir-Deliver-At", h["Weir-Deliver-At"], "Weir-Deliver-After", h["Weir-Deliver-After"],
 		now)
 	if err != nil {
 		return o, err
 	}
-	if o.IdempotencyKey, err = readIdempotencyKey(h["Idempotency-Key"]); err != nil {
+	if o.IdempotencyKey, err = ReadIdempotencyKey(h["Idempotency-Key"]); err != nil {
 		return o, err
 	}
 	if o.Callback, err = f.readCallback(h["Weir-Callback"]); err != nil {
@@ -74,8 +74,9 @@ var visibleASCII = regexp.MustCompile(`^[\x21-\x7e]{1,255}$`)
 // IsIdempotencyKey reports whether a text can be an idempotency key: 1 to 255 visible ASCII characters.
 func IsIdempotencyKey(text string) bool { return visibleASCII.MatchString(text) }
 
-// readIdempotencyKey returns the value of the header Idempotency-Key; "" = none.
-func readIdempotencyKey(values []string) (string, error) {
+// ReadIdempotencyKey returns the only value of the header Idempotency-Key; "" = the header is absent. The error is of kind
+// Malformed.
+func ReadIdempotencyKey(values []string) (string, error) {
 	if len(values) == 0 {
 		return "", nil
 	}

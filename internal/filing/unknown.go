@@ -1,15 +1,73 @@
 package filing
 
 import (
+	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
 )
 
+// optionHeaders are the headers that change how a submission is filed. If a way in ignored a misspelt one, an embargoed
+// message would be delivered at once, and a repeat would become a second message.
+var optionHeaders = append([]string{"Idempotency-Key"}, knownHeaders...)
+
+// CheckNames refuses a header that is meant for Weir, but is not in known: a header that begins with Weir- or Weir_, or
+// one that resembles a header of optionHeaders, such as Idempotency_Key or Deliver-At. The names in h must be
+// canonical. The argument begin begins the sentence about such a name, for example "a batch has no header ". The error
+// is of kind Malformed.
+func CheckNames(begin string, h http.Header, known ...string) error {
+	for name := range h {
+		isOurs := strings.HasPrefix(name, "Weir-") || strings.HasPrefix(name, "Weir_")
+		if slices.Contains(known, name) || !isOurs && findMeant(name) == "" {
+			continue
+		}
+		return unknownNameError(begin, name, findMeant(name), known)
+	}
+	return nil
+}
+
+// findMeant returns the header of optionHeaders for which a name is probably a mistake; "" = for none. A name of other
+// software resembles none: the only allowed differences are case, hyphens, underscores, X- in front, a missing Weir-,
+// and few letters.
+func findMeant(name string) string {
+	given := foldName(name)
+	if strings.HasPrefix(name, "X-") || strings.HasPrefix(name, "X_") {
+		given = given[1:]
+	}
+	for _, header := range optionHeaders {
+		full := foldName(header)
+		short := strings.TrimPrefix(full, "weir")
+		allowed := 0
+		switch {
+		case full == short: // Idempotency-Key
+			allowed = len(full) / 4
+		case len(short) > len("callback"): // no name of another header differs from a due time in one letter
+			allowed = 1
+		}
+		if isNear(given, full, max(allowed, 1)) || isNear(given, short, allowed) {
+			return header
+		}
+	}
+	return ""
+}
+
+// isNear reports whether at most "allowed" letters differ. It compares lengths first, because each post passes here
+// with all its headers.
+func isNear(a, b string, allowed int) bool {
+	return max(len(a)-len(b), len(b)-len(a)) <= allowed && levenshtein.ComputeDistance(a, b) <= allowed
+}
+
 // UnknownNameError returns an error of kind Malformed for a name that is not in known. The argument kind says where the
 // name was used, for example "header". The message of the error suggests the most similar known name. If no known name
 // is similar, the message lists all known names.
 func UnknownNameError(kind, name string, known []string) error {
+	return unknownNameError("there is no "+kind+" ", name, "", known)
+}
+
+// unknownNameError is UnknownNameError with the beginning of the message. If the name meant is known, the message
+// suggests it.
+func unknownNameError(begin, name, meant string, known []string) error {
 	nearest, distance := "", len(name)
 	for _, k := range known {
 		// If more than a third of the letters differ, the name is not taken for a misspelt k.
@@ -17,10 +75,14 @@ func UnknownNameError(kind, name string, known []string) error {
 			nearest, distance = k, d
 		}
 	}
-	message := "there is no " + kind + " " + truncateName(name)
-	if nearest != "" {
+	if meant != "" && slices.Contains(known, meant) {
+		nearest = meant
+	}
+	message := begin + truncateName(name)
+	switch {
+	case nearest != "":
 		message += "; did you mean " + nearest + "?"
-	} else {
+	case len(known) > 0:
 		message += "; possible are " + strings.Join(known, ", ")
 	}
 	return MalformedError(message)
@@ -28,9 +90,9 @@ func UnknownNameError(kind, name string, known []string) error {
 
 // foldName removes case, hyphens and underscores from a name, so that Weir-DeliverAt and weir_deliver_at equal
 // Weir-Deliver-At.
-func foldName(name string) string {
-	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
-}
+func foldName(name string) string { return strings.ToLower(hyphens.Replace(name)) }
+
+var hyphens = strings.NewReplacer("-", "", "_", "")
 
 // truncateName shortens a long name, because the error's message repeats the name.
 func truncateName(name string) string {

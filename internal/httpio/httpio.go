@@ -113,8 +113,12 @@ func writeBody(w http.ResponseWriter, contentType string, status int, v any) {
 // bodyTimeout limits the time of reading one body, because a stalled sender occupies memory and a connection.
 const bodyTimeout = time.Minute
 
-// ReadBody reads a request's body of up to "limit" bytes, for at most bodyTimeout. The error is TooLarge or Malformed.
+// ReadBody reads a request's body of up to "limit" bytes, for at most bodyTimeout. The error is TooLarge, Malformed or,
+// for a Content-Encoding, Unsupported.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if err := weir.CheckContentEncoding(r.Header["Content-Encoding"]...); err != nil {
+		return nil, err
+	}
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails in tests without a connection
 	defer control.SetReadDeadline(time.Time{})

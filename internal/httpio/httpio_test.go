@@ -140,4 +140,9 @@ func TestReadBody(t *testing.T) {
 	if body, err := httpio.ReadBody(httptest.NewRecorder(), r, 4); err != nil || string(body) != "1234" {
 		t.Errorf("got %q, %v; want the body 1234 and no error", body, err)
 	}
+	r = httptest.NewRequest(http.MethodPost, "/", strings.NewReader("1234"))
+	r.Header.Set("Content-Encoding", "gzip")
+	if body, err := httpio.ReadBody(httptest.NewRecorder(), r, 4); weir.KindOf(err) != weir.Unsupported {
+		t.Errorf("a body with a Content-Encoding: got %q, %v; want Unsupported", body, err)
+	}
 }

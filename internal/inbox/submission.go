@@ -3,6 +3,7 @@ package inbox
 import (
 	"fmt"
 	"net/http"
+	"net/textproto"
 	"path"
 	"strings"
 
@@ -31,9 +32,9 @@ type options struct {
 	split       string // path of the parts of a batch; "" = not given
 }
 
-// readOptions reads the media type and the metadata of a file. An unknown name that begins with weir or deliver is an
-// error. Otherwise Weir would ignore a misspelt due time, and deliver an embargoed message at once. Other unknown names
-// are ignored.
+// readOptions reads the media type and the metadata of a file. An unknown name that begins with weir or deliver, or that
+// filing.CheckNames refuses, is an error. Otherwise Weir would ignore a misspelt due time, and deliver an embargoed
+// message at once. Other unknown names are ignored.
 func readOptions(f storage.File) (options, error) {
 	o := options{headers: http.Header{}, contentType: contentTypeOf(f)}
 	for name, value := range f.Metadata {
@@ -46,6 +47,10 @@ func readOptions(f storage.File) (options, error) {
 			o.headers.Add("Tracestate", value)
 			continue
 		case !strings.HasPrefix(folded, "weir") && !strings.HasPrefix(folded, "deliver"):
+			header := http.Header{textproto.CanonicalMIMEHeaderKey(name): nil}
+			if err := filing.CheckNames("a file has no metadata ", header, metadataNames()...); err != nil {
+				return o, err
+			}
 			continue
 		}
 		if err := o.readKnown(name, value); err != nil {
@@ -55,11 +60,16 @@ func readOptions(f storage.File) (options, error) {
 	return o, nil
 }
 
-// readKnown reads the value of a name in knownNames. For any other name it returns an error.
-func (o *options) readKnown(name, value string) error {
-	var names []string
+func metadataNames() (names []string) {
 	for _, known := range knownNames {
 		names = append(names, known.metadata)
+	}
+	return names
+}
+
+// readKnown reads the value of a name in knownNames. For any other name it returns an error.
+func (o *options) readKnown(name, value string) error {
+	for _, known := range knownNames {
 		if foldName(known.metadata) != foldName(name) {
 			continue
 		}
@@ -76,7 +86,7 @@ func (o *options) readKnown(name, value string) error {
 		}
 		return nil
 	}
-	return filing.UnknownNameError("metadata", name, names)
+	return filing.UnknownNameError("metadata", name, metadataNames())
 }
 
 func foldName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }

@@ -43,19 +43,22 @@ func (c *Consumer) newSubmission(d *amqp.Delivery) (filing.Submission, error) {
 		}
 		s.Options.DueAt = dueAt
 	}
+	if key := s.Options.IdempotencyKey; key != "" && key != d.MessageId {
+		return s, filing.MalformedError("the header Idempotency-Key differs from the property message_id, " +
+			"which takes its place: leave the header out")
+	}
 	s.Options.IdempotencyKey = d.MessageId
 	return s, nil
 }
 
-// checkEncoding refuses each content_encoding that can mean a compressed body. It accepts the names of some character
-// sets, because some clients write these names into the property.
+// checkEncoding checks the content_encoding of a delivery like the Content-Encoding of a post. It also accepts the
+// names of some character sets: clients such as Celery write these names into each delivery.
 func checkEncoding(encoding string) error {
 	switch strings.ToLower(encoding) {
-	case "", "identity", "utf-8", "utf8", "us-ascii", "binary":
+	case "utf-8", "utf8", "us-ascii", "binary":
 		return nil
 	}
-	return &weir.Error{Kind: weir.Unsupported, Op: "consume",
-		Message: fmt.Sprintf("the content_encoding %.40q is not supported: send the body uncompressed", encoding)}
+	return weir.CheckContentEncoding(encoding)
 }
 
 func (c *Consumer) checkMessageID(id string) error {
@@ -70,7 +73,8 @@ func (c *Consumer) checkMessageID(id string) error {
 }
 
 // readHeaders returns the headers for filing.Filer.ReadOptions, and the due time from perform_job_at; zero = there is
-// none. It refuses other spellings of perform_job_at, and ignores headers that are not meant for Weir.
+// none. It refuses other spellings of perform_job_at. Of a header that is not meant for Weir, it returns only the name,
+// because ReadOptions finds misspelt names.
 func readHeaders(table amqp.Table) (headers http.Header, dueAt time.Time, err error) {
 	headers = http.Header{}
 	for name, value := range table {
@@ -84,7 +88,8 @@ func readHeaders(table amqp.Table) (headers http.Header, dueAt time.Time, err er
 			// If readHeaders ignored this header, the message would have no due time and be delivered at once.
 			return nil, dueAt, filing.MalformedError(fmt.Sprintf("there is no header %.60q; did you mean %s?", name,
 				dueHeader))
-		case strings.HasPrefix(canonical, "Weir-") || strings.HasPrefix(canonical, "Weir_"):
+		case strings.HasPrefix(canonical, "Weir-") || strings.HasPrefix(canonical, "Weir_") ||
+			canonical == "Idempotency-Key":
 			text, isText := value.(string)
 			if !isText {
 				return nil, dueAt, filing.MalformedError(fmt.Sprintf("the header %.60q must be a text, and is %s", name,
@@ -95,6 +100,8 @@ func readHeaders(table amqp.Table) (headers http.Header, dueAt time.Time, err er
 			if text, isText := value.(string); isText {
 				headers.Add(canonical, text)
 			}
+		default:
+			headers[canonical] = nil
 		}
 	}
 	return headers, dueAt, nil

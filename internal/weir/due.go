@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 	"time"
 
@@ -29,12 +30,10 @@ func HasJSONYear(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year(
 // mean different moments. For times before 1970 ParseMoment returns the beginning of 1970. For times after the year
 // 9999 it returns an error.
 func ParseMoment(text string) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339Nano, text)
+	t, err := ParseTime(text)
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf(
-			"%s is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00%s", quoteInput(text),
-			explainLostPlus(text))
+		return time.Time{}, fmt.Errorf("%w%s", err, explainLostPlus(text))
 	case t.After(maxDueTime):
 		return time.Time{}, errTooLate
 	case t.Before(minDueTime):
@@ -46,7 +45,7 @@ func ParseMoment(text string) (time.Time, error) {
 // explainLostPlus returns a hint for an error message if the text would be a valid time with "+" in place of its first
 // space. A "+" in a query parameter means a space. For other texts explainLostPlus returns "".
 func explainLostPlus(text string) string {
-	if _, err := time.Parse(time.RFC3339Nano, strings.Replace(text, " ", "+", 1)); err != nil {
+	if _, err := ParseTime(strings.Replace(text, " ", "+", 1)); err != nil {
 		return ""
 	}
 	return "; in an address write + as %2B"
@@ -68,6 +67,20 @@ func MomentOfSeconds(seconds float64) (time.Time, error) {
 	return time.Unix(int64(whole), int64(math.Round(fraction*1e6))*1e3).UTC(), nil
 }
 
+// isoDuration matches a duration in ISO 8601, with its units in their order and each at most once. The library also
+// accepts other texts: to it, "P" and "PT" are 0 s, so a misspelt delay would deliver a message at once.
+var isoDuration = regexp.MustCompile(`^-?P(?:[0-9.]+Y)?(?:[0-9.]+M)?(?:[0-9.]+W)?(?:[0-9.]+D)?` +
+	`(?:T(?:[0-9.]+H)?(?:[0-9.]+M)?(?:[0-9.]+S)?)?$`)
+
+// parseISODuration parses a duration in ISO 8601. Both the whole text and the part behind T, if there is one, must have
+// a number.
+func parseISODuration(text string) (*duration.Duration, error) {
+	if !isoDuration.MatchString(text) || strings.HasSuffix(text, "P") || strings.HasSuffix(text, "T") {
+		return nil, duration.ErrUnexpectedInput
+	}
+	return duration.Parse(text)
+}
+
 // ParseDelay parses a delay, and returns the time "from" plus the delay. The delay is a Go duration (90s, 1h30m) or a
 // duration in ISO 8601 (PT90S, P1DT2H), and must not be negative. Years, months, weeks and days must be whole numbers,
 // and follow the calendar in UTC. If the result is after the year 9999, ParseDelay returns an error.
@@ -75,7 +88,7 @@ func ParseDelay(text string, from time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return addDelay(from, d)
 	}
-	d, err := duration.Parse(text)
+	d, err := parseISODuration(text)
 	if err != nil || !areWhole(d.Years, d.Months, d.Weeks, d.Days) {
 		return time.Time{}, fmt.Errorf(
 			"%s is neither a duration such as 90s or 1h30m nor one by ISO 8601 such as PT90S or P1DT2H",

@@ -16,7 +16,7 @@ type Version struct {
 
 // ParseVersion parses a version such as 12, 1.10.2 or 2026-01-31T08:00:00Z.
 func ParseVersion(s string) (Version, error) {
-	if at, err := time.Parse(time.RFC3339Nano, s); err == nil {
+	if at, err := ParseTime(s); err == nil {
 		return Version{at: at}, nil
 	}
 	parts := strings.Split(s, ".")
