@@ -1,9 +1,13 @@
 package batch
 
 import (
+	"bufio"
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"regexp"
 	"strings"
@@ -68,6 +72,28 @@ func formatOf(contentType string) (wire.BatchFormat, error) {
 	}
 	return "", &weir.Error{Kind: weir.Unsupported, Op: "batch",
 		Message: "the Content-Type must be XML, application/zip or multipart"}
+}
+
+// checkStart refuses a document by its first bytes, before any of it is stored. Otherwise the sender would get a 202,
+// although it is already certain that no part can be read. It returns a reader of the whole document.
+func checkStart(format wire.BatchFormat, contentType string, body io.Reader) (io.Reader, error) {
+	if format == wire.BatchMultipart {
+		return body, nil // a preamble may precede the first part
+	}
+	buffered := bufio.NewReaderSize(body, contract.StartSize)
+	head, err := buffered.Peek(contract.StartSize)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if format == wire.BatchXML {
+		return buffered, contract.CheckStart(contentType, head)
+	}
+	isZip := bytes.HasPrefix(head, []byte("PK")) || bytes.HasPrefix(head, []byte("MZ")) // MZ: it unpacks itself
+	if len(head) > 0 && !isZip {
+		return nil, &weir.Error{Kind: weir.Unsupported, Op: "batch",
+			Message: "the Content-Type says zip, and the body is not"}
+	}
+	return buffered, nil
 }
 
 func compilePaths(given []string) ([]*contract.SplitPath, error) {

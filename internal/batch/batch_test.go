@@ -119,10 +119,20 @@ func TestAccept_Refuses(t *testing.T) {
 		body io.Reader
 		kind weir.Kind
 	}{
-		"Empty":         {batch.Spec{}, strings.NewReader(""), weir.Malformed},
-		"JSON":          {batch.Spec{ContentType: "application/json"}, strings.NewReader("{}"), weir.Unsupported},
-		"NoType":        {batch.Spec{ContentType: ";"}, strings.NewReader("<a/>"), weir.Unsupported},
-		"NoBoundary":    {batch.Spec{ContentType: "multipart/mixed"}, strings.NewReader("--"), weir.Unsupported},
+		"Empty":      {batch.Spec{}, strings.NewReader(""), weir.Malformed},
+		"JSON":       {batch.Spec{ContentType: "application/json"}, strings.NewReader("{}"), weir.Unsupported},
+		"NoType":     {batch.Spec{ContentType: ";"}, strings.NewReader("<a/>"), weir.Unsupported},
+		"NoBoundary": {batch.Spec{ContentType: "multipart/mixed"}, strings.NewReader("--"), weir.Unsupported},
+		"NotAZip":    {batch.Spec{ContentType: "application/zip"}, strings.NewReader("<feed/>"), weir.Unsupported},
+		"ZipAsXML": {batch.Spec{}, strings.NewReader(ziptest.New(t, "a.xml", newArticle("/a", 1))),
+			weir.Unsupported},
+		"Gzip": {batch.Spec{}, strings.NewReader("\x1f\x8b\x08\x00"), weir.Unsupported},
+		"UnknownCharset": {batch.Spec{ContentType: "text/xml; charset=koi8-r"}, strings.NewReader("<feed/>"),
+			weir.Unsupported},
+		"UnknownEncoding": {batch.Spec{}, strings.NewReader("<?xml version='1.0' encoding='Big5'?><feed/>"),
+			weir.Unsupported},
+		"NotUTF16": {batch.Spec{}, strings.NewReader("<?xml version='1.0' encoding='utf-16'?><feed/>"),
+			weir.Malformed},
 		"PathMalformed": {batch.Spec{Split: []string{"/a["}}, strings.NewReader("<a/>"), weir.Invalid},
 		"PathOfZip": {batch.Spec{ContentType: "application/zip", Split: []string{"//"}},
 			strings.NewReader("PK"), weir.Invalid},
@@ -177,7 +187,7 @@ func TestBatch_Rejects(t *testing.T) {
 		"OneInvalid":   {"", "<feed><article/>" + newArticle("/a", 1) + "</feed>", "1 of 2"},
 		"PartTooLarge": {"", "<feed>" + newArticle("/a", 1) + "<article path='/b'><title>" +
 			strings.Repeat("<x/>", maxBody) + "</title></article></feed>", "1 of 2"},
-		"NoZip":            {"application/zip", "hello", "zip"},
+		"NoZip":            {"application/zip", "PK hello", "zip"},
 		"ZipCutOff":        {"application/zip", zipped[:len(zipped)-10], "zip"},
 		"EmptyZip":         {"application/zip", ziptest.New(t), "has no part"},
 		"ZipOfDirectories": {"application/zip", ziptest.New(t, "a/", ""), "has no part"},

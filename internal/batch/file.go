@@ -48,7 +48,7 @@ func (w *window) isFull() bool { return w.next-w.first >= windowParts || w.bytes
 // fileParts appends the parts from the saved position on, and then saves the batch in the state "filed". If the batch
 // is cancelled meanwhile, fileParts stops after the window that it has begun.
 func (w *work) fileParts(ctx context.Context) error {
-	parts, err := openParts(ctx, &w.Config, &w.batch, w.progress.ContentType)
+	parts, err := openParts(ctx, &w.Config, &w.row)
 	if err != nil {
 		return err
 	}

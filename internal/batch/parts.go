@@ -3,11 +3,16 @@ package batch
 import (
 	"archive/zip"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
+	"mime/quotedprintable"
+	"net/http"
+	"slices"
+	"strings"
 
 	"weir/internal/contract"
 	"weir/internal/filing"
@@ -50,7 +55,8 @@ type postedFile struct {
 // fileReader returns the files of a batch one after the other, and then io.EOF.
 type fileReader interface{ nextFile() (postedFile, error) }
 
-func openParts(ctx context.Context, c *Config, b *wire.Batch, contentType string) (*partReader, error) {
+func openParts(ctx context.Context, c *Config, one *row) (*partReader, error) {
+	b := &one.batch
 	paths, err := compilePaths(b.Split)
 	if err != nil {
 		return nil, err
@@ -61,9 +67,12 @@ func openParts(ctx context.Context, c *Config, b *wire.Batch, contentType string
 	case wire.BatchZip:
 		r.files, err = openZip(d)
 	case wire.BatchMultipart:
-		r.files, err = openMultipart(d, contentType)
+		r.files, err = openMultipart(d, one.progress.ContentType)
 	default:
-		r.files = &oneFile{&postedFile{contentType: contentType, content: d}}
+		r.files = &oneFile{&postedFile{contentType: one.progress.ContentType, content: d}}
+	}
+	if one.progress.SkipsLitter {
+		r.files = withoutLitter{r.files}
 	}
 	return r, err
 }
@@ -82,7 +91,7 @@ func (r *partReader) next() (part, error) {
 		if r.number++; r.number > maxParts {
 			return part{}, malformedError(fmt.Sprintf("the batch has more than %d parts", maxParts))
 		}
-		p.number, p.file, p.contentType = r.number, r.file.name, r.file.contentType
+		p.number, p.file = r.number, r.file.name
 		return p, nil
 	}
 }
@@ -110,7 +119,7 @@ func (r *partReader) nextOfFile() (p part, found bool, err error) {
 	case err != nil:
 		return part{}, false, r.inFile(err)
 	}
-	return part{line: one.Line, body: one.Body, err: one.Err}, true, nil
+	return part{line: one.Line, contentType: r.splitter.PartType(), body: one.Body, err: one.Err}, true, nil
 }
 
 // readWhole returns the present file as one part.
@@ -129,7 +138,7 @@ func (r *partReader) readWhole() (part, error) {
 		return part{err: &weir.Error{Kind: weir.TooLarge, Op: "batch",
 			Message: fmt.Sprintf("the part is over %d bytes", r.maxBody)}}, nil
 	}
-	return part{body: body}, nil
+	return part{contentType: r.file.contentType, body: body}, nil
 }
 
 // inFile adds the name of the present file to the message of a *weir.Error.
@@ -159,6 +168,29 @@ func (o *oneFile) nextFile() (postedFile, error) {
 	return f, nil
 }
 
+// withoutLitter leaves out the files that macOS adds to archives and folders.
+type withoutLitter struct{ fileReader }
+
+func (w withoutLitter) nextFile() (postedFile, error) {
+	for {
+		f, err := w.fileReader.nextFile()
+		if err != nil || !isLitter(f.name) {
+			return f, err
+		}
+	}
+}
+
+// isLitter reports whether a file is not the sender's, but one in which macOS keeps properties of other files or of
+// folders. The file drop ignores names with a dot in front as well.
+func isLitter(name string) bool {
+	names := strings.FieldsFunc(name, func(c rune) bool { return c == '/' || c == '\\' })
+	if len(names) == 0 {
+		return false
+	}
+	base := names[len(names)-1]
+	return slices.Contains(names, "__MACOSX") || base == ".DS_Store" || strings.HasPrefix(base, "._")
+}
+
 // multipartFiles is the fileReader of a multipart body.
 type multipartFiles struct {
 	document *document
@@ -174,7 +206,7 @@ func openMultipart(d *document, contentType string) (*multipartFiles, error) {
 }
 
 func (m *multipartFiles) nextFile() (postedFile, error) {
-	p, err := m.reader.NextPart()
+	p, err := m.reader.NextRawPart() // NextPart would decode quoted-printable, but not base64
 	if err != nil {
 		return postedFile{}, m.describeError(err)
 	}
@@ -182,7 +214,54 @@ func (m *multipartFiles) nextFile() (postedFile, error) {
 	if name == "" {
 		name = p.FormName()
 	}
-	return postedFile{name: name, contentType: p.Header.Get("Content-Type"), content: multipartContent{m, p}}, nil
+	f := postedFile{name: name, contentType: p.Header.Get("Content-Type")}
+	if f.err = checkPartHeaders(http.Header(p.Header)); f.err == nil {
+		f.content, f.err = decodeTransfer(p.Header.Get("Content-Transfer-Encoding"), &multipartContent{files: m, part: p})
+	}
+	return f, nil
+}
+
+// checkPartHeaders refuses a part with headers of a message, because parts have none, and the content of a part in a
+// content coding.
+func checkPartHeaders(h http.Header) error {
+	if err := filing.CheckNames("a part of a batch has no header ", h); err != nil {
+		return err
+	}
+	return weir.CheckContentEncoding(h["Content-Encoding"]...)
+}
+
+// decodeTransfer returns the content of a part without its Content-Transfer-Encoding (RFC 2045, section 6).
+func decodeTransfer(encoding string, content *multipartContent) (io.Reader, error) {
+	switch encoding = strings.ToLower(strings.TrimSpace(encoding)); encoding {
+	case "", "7bit", "8bit", "binary":
+		return content, nil
+	case "quoted-printable":
+		return &transferContent{encoding, quotedprintable.NewReader(content), content}, nil
+	case "base64":
+		return &transferContent{encoding, base64.NewDecoder(base64.StdEncoding, content), content}, nil
+	}
+	return nil, &weir.Error{Kind: weir.Unsupported, Op: "batch", Message: fmt.Sprintf(
+		"the Content-Transfer-Encoding %.40q is not supported: base64, quoted-printable, 7bit, 8bit and binary are",
+		encoding)}
+}
+
+// transferContent is the content of a part that had a Content-Transfer-Encoding.
+type transferContent struct {
+	encoding string
+	decoded  io.Reader
+	content  *multipartContent // the encoded content
+}
+
+// Read implements io.Reader.
+func (c *transferContent) Read(p []byte) (int, error) {
+	n, err := c.decoded.Read(p)
+	switch {
+	case c.content.failed != nil:
+		return n, c.content.failed
+	case err != nil && !errors.Is(err, io.EOF):
+		return n, invalidError("the part is not valid " + c.encoding)
+	}
+	return n, err
 }
 
 // describeError turns an error of the multipart reader into storage's error, io.EOF, or an error of kind Malformed.
@@ -198,15 +277,17 @@ func (m *multipartFiles) describeError(err error) error {
 
 // multipartContent is the content of one file of a multipart body.
 type multipartContent struct {
-	files *multipartFiles
-	part  io.Reader
+	files  *multipartFiles
+	part   io.Reader
+	failed error // error of the last Read, except io.EOF; nil = none
 }
 
 // Read implements io.Reader.
-func (c multipartContent) Read(p []byte) (int, error) {
+func (c *multipartContent) Read(p []byte) (int, error) {
 	n, err := c.part.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = c.files.describeError(err)
+		c.failed = err
 	}
 	return n, err
 }

@@ -92,6 +92,10 @@ func (r *Runner) Accept(ctx context.Context, s Spec, body io.Reader) (wire.Batch
 	if err != nil {
 		return wire.Batch{}, err
 	}
+	body, err = checkStart(one.batch.Format, s.ContentType, body)
+	if err != nil {
+		return wire.Batch{}, err
+	}
 	id := one.batch.ID
 	one.batch.Bytes, one.progress.Digest, err = storeDocument(ctx, r.Blobs, id, body)
 	if err == nil && one.batch.Bytes == 0 {
@@ -141,7 +145,7 @@ func (r *Runner) prepareRow(s Spec) (row, error) {
 	b := wire.Batch{ID: newID(now), State: wire.BatchChecking, Mode: s.Mode, Format: format, Split: split,
 		Upstream: s.Upstream, AcceptedAt: now, UpdatedAt: now}
 	return row{batch: b, progress: progress{ContentType: contentType, KeyRow: keyRowOf(s.Upstream, s.IdempotencyKey),
-		File: s.File, Next: 1}}, nil
+		File: s.File, Next: 1, SkipsLitter: true}}, nil
 }
 
 // repeatOf returns the result of Accept if an earlier batch has the idempotency key of the posted batch. The argument

@@ -33,6 +33,9 @@ type progress struct {
 	File        string `json:"file,omitempty"`    // see Spec.File
 	Next        int    `json:"next"`              // number of the first part of the next window
 	Windows     []int  `json:"windows,omitempty"` // number of the first part of each window with messages
+	// SkipsLitter is set in batches whose litter has no part numbers; see isLitter. In a batch that an earlier version of
+	// Weir accepted it has numbers, and the parts that are filed already must keep theirs.
+	SkipsLitter bool `json:"skipsLitter,omitempty"`
 }
 
 // row is a batch as stored.

@@ -211,7 +211,7 @@ func (w *work) setAdmitted(count int) {
 // returns the reason, and otherwise "".
 func (w *work) findReason(ctx context.Context) (string, error) {
 	var refused *weir.Error
-	parts, err := openParts(ctx, &w.Config, &w.batch, w.progress.ContentType)
+	parts, err := openParts(ctx, &w.Config, &w.row)
 	for err == nil && !w.isCancelled() {
 		var p part
 		if p, err = parts.next(); err != nil {

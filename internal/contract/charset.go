@@ -3,7 +3,9 @@ package contract
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"unicode/utf16"
@@ -57,43 +59,99 @@ func decodeBody(body []byte, charset string) (string, error) {
 
 // decodeKnown does what decodeBody does, and also returns the name of the encoding.
 func decodeKnown(body []byte, charset string) (text, encoding string, err error) {
-	marked, rest := cutByteOrderMark(body)
-	param, err := canonicalEncoding(charset, "charset parameter")
+	encoding, length, err := findEncoding(body, charset)
 	if err != nil {
 		return "", "", err
+	}
+	_, rest := cutByteOrderMark(body)
+	text, ok := convertToUTF8(rest, encoding)
+	if !ok {
+		return "", "", malformedErrorAt("encoding",
+			fmt.Sprintf("the body is not valid %s", strings.ToUpper(encoding)), text)
+	}
+	return blankDeclaration(text[:length]) + text[length:], encoding, nil
+}
+
+// StartSize is the number of bytes at the start of a document that are enough for CheckStart.
+const StartSize = 4 << 10
+
+// CheckStart refuses a document because of its Content-Type or its encoding, by the document's first StartSize bytes.
+// An empty Content-Type means application/xml. The error is a *weir.Error of the kind Unsupported or Malformed.
+func CheckStart(contentType string, head []byte) error {
+	if contentType == "" {
+		contentType = "application/xml"
+	}
+	charset, err := parseContentType(contentType)
+	if err == nil && len(head) > 0 {
+		_, _, err = findEncoding(head, charset)
+	}
+	return err
+}
+
+// findEncoding returns the encoding of a document that begins with the bytes head, and the length of its XML
+// declaration in UTF-8. The bytes must contain the whole declaration. Each way in calls findEncoding, so that all of
+// them refuse the same documents because of their encoding, and can do so before they have the whole document.
+func findEncoding(head []byte, charset string) (encoding string, declaration int, err error) {
+	if packed := findPacking(head); packed != "" {
+		return "", 0, unsupportedError(fmt.Sprintf("the body is %s, and not XML: send it unpacked", packed))
+	}
+	marked, rest := cutByteOrderMark(head)
+	param, err := canonicalEncoding(charset, "charset parameter")
+	if err != nil {
+		return "", 0, err
 	}
 	chosen, err := reconcileEncodings(marked, "byte order mark", param, "charset parameter")
 	if err != nil {
-		return "", "", err
+		return "", 0, err
 	}
-	if marked == "" && (isUTF16(chosen) || bytes.HasPrefix(rest, []byte("<\x00")) ||
-		bytes.HasPrefix(rest, []byte("\x00<"))) {
-		return "", "", encodingError("UTF-16 needs a byte order mark")
+	if marked == "" {
+		if err := checkUnmarked(rest, chosen); err != nil {
+			return "", 0, err
+		}
 	}
-	head := rest
+	start := rest
 	if isUTF16(chosen) { // in all other encodings, a declaration has the same bytes as in UTF-8
-		text, _ := convertToUTF8(rest, chosen)
-		head = []byte(text)
+		text, _ := convertToUTF8(rest[:min(len(rest), StartSize)], chosen)
+		start = []byte(text)
 	}
-	declared, length, err := readDeclaration(head)
+	declared, declaration, err := readDeclaration(start)
 	if err != nil {
-		return "", "", err
+		return "", 0, err
 	}
-	if chosen, err = reconcileEncodings(chosen, "byte order mark or charset parameter", declared,
-		"XML declaration"); err != nil {
-		return "", "", err
+	if isUTF16(declared) && !isUTF16(chosen) {
+		return "", 0, encodingError("the declaration says " + strings.ToUpper(declared) + ", and the body is not")
 	}
-	if marked == "" && isUTF16(chosen) {
-		return "", "", encodingError("UTF-16 needs a byte order mark")
+	chosen, err = reconcileEncodings(chosen, "byte order mark or charset parameter", declared, "XML declaration")
+	return firstNonEmpty(chosen, utf8Name), declaration, err
+}
+
+// checkUnmarked checks the encoding of a document without a byte order mark. Without the mark, UTF-16 needs a name with
+// the order of its bytes (RFC 7303, section 3.3). A document begins with < or with white space.
+func checkUnmarked(head []byte, chosen string) error {
+	const first = "< \t\r\n"
+	isLE := len(head) > 1 && head[1] == 0 && strings.IndexByte(first, head[0]) >= 0
+	isBE := len(head) > 1 && head[0] == 0 && strings.IndexByte(first, head[1]) >= 0
+	switch {
+	case (chosen == "" || chosen == utf16Name) && (isLE || isBE):
+		return encodingError("UTF-16 needs a byte order mark, or the charset utf-16le or utf-16be")
+	case chosen == utf16Name, chosen == utf16LE && !isLE, chosen == utf16BE && !isBE:
+		return encodingError("the charset parameter says " + strings.ToUpper(chosen) + ", and the body is not")
 	}
-	chosen = firstNonEmpty(chosen, utf8Name)
-	var ok bool
-	text, ok = convertToUTF8(rest, chosen)
-	if !ok {
-		return "", "", malformedErrorAt("encoding",
-			fmt.Sprintf("the body is not valid %s", strings.ToUpper(chosen)), text)
+	return nil
+}
+
+// packings are the first bytes of packed bodies. No XML document begins with them.
+var packings = []struct{ start, name string }{
+	{"\x1f\x8b", "compressed by gzip"}, {"PK\x03\x04", "a zip"}, {"\x28\xb5\x2f\xfd", "compressed by zstd"},
+}
+
+func findPacking(head []byte) string {
+	for _, p := range packings {
+		if bytes.HasPrefix(head, []byte(p.start)) {
+			return p.name
+		}
 	}
-	return blankDeclaration(text[:length]) + text[length:], chosen, nil
+	return ""
 }
 
 func cutByteOrderMark(body []byte) (name string, rest []byte) {
@@ -248,6 +306,52 @@ func malformedErrorAt(rule, message, before string) error {
 	line, column := lineColumn(before)
 	return malformedError(fmt.Sprintf("line %d, column %d: %s", line, column, message),
 		weir.Problem{Rule: rule, Message: message, Line: line, Column: column})
+}
+
+// utf8Reader converts a document to UTF-8 while it is read. If a character is invalid, Read returns a *weir.Error.
+type utf8Reader struct {
+	source   io.Reader
+	encoding string
+	raw      []byte // bytes of the source that are not converted
+	text     []byte // converted bytes that are not read
+	err      error  // error of the source, or of an invalid character
+}
+
+// maxCharacter is the size of the largest character in the accepted encodings, in bytes.
+const maxCharacter = 4
+
+// Read implements io.Reader.
+func (r *utf8Reader) Read(p []byte) (int, error) {
+	for len(r.text) == 0 && r.err == nil {
+		chunk := make([]byte, StartSize)
+		n, err := r.source.Read(chunk)
+		r.raw, r.err = append(r.raw, chunk[:n]...), err
+		r.convert()
+	}
+	if len(r.text) == 0 {
+		return 0, r.err
+	}
+	n := copy(p, r.text)
+	r.text = r.text[n:]
+	return n, nil
+}
+
+// convert converts all of raw, except a character of which the source has not returned all bytes yet.
+func (r *utf8Reader) convert() {
+	next := decoders[r.encoding]
+	for len(r.raw) > 0 {
+		character, size := next(r.raw)
+		if size == 0 && len(r.raw) < maxCharacter && r.err == nil {
+			return
+		}
+		if size == 0 {
+			if r.err == nil || errors.Is(r.err, io.EOF) {
+				r.err = encodingError("the document is not valid " + strings.ToUpper(r.encoding))
+			}
+			return
+		}
+		r.text, r.raw = utf8.AppendRune(r.text, character), r.raw[size:]
+	}
 }
 
 // Text returns a body as UTF-8, without byte order mark, and with spaces in place of the XML declaration. The

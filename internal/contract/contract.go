@@ -14,7 +14,7 @@
 //   - A missing Content-Type means application/xml.
 //   - A body in an unknown encoding is Unsupported. A body is Malformed if its byte order mark, its charset parameter
 //     and its XML declaration name different encodings.
-//   - UTF-16 needs a byte order mark.
+//   - UTF-16 needs a byte order mark, or a charset parameter with the order of the bytes.
 //   - A path selects attributes, or elements. The value of an element is the text directly in the element, without the
 //     text of inner elements. All values are without surrounding space.
 //   - In a path, a step without a prefix matches elements with any prefix. But if the step selects an attribute, it

@@ -366,6 +366,7 @@ func readContent(content string) ([]string, error) {
 	own := []*strings.Builder{{}} // the text directly in each open element
 	decoder := xml.NewDecoder(strings.NewReader(content))
 	for {
+		start := decoder.InputOffset()
 		token, err := decoder.RawToken()
 		if errors.Is(err, io.EOF) {
 			return append(values, trimSpace(whole.String())), nil
@@ -376,7 +377,7 @@ func readContent(content string) ([]string, error) {
 		switch t := token.(type) {
 		case xml.StartElement:
 			own = append(own, &strings.Builder{})
-			for _, a := range t.Attr {
+			for _, a := range normalizeAttributes(t.Attr, content[start:decoder.InputOffset()]) {
 				values = append(values, trimSpace(a.Value))
 			}
 		case xml.EndElement:

@@ -79,6 +79,9 @@ var encodings = map[string]func(body, want string) (contentType string, encoded,
 	"ISO-8859-1": func(body, want string) (string, []byte, []byte) {
 		return "text/xml; charset=iso-8859-1", encodeLatin1(body), encodeLatin1(want)
 	},
+	"UTF-16BE, by name": func(body, want string) (string, []byte, []byte) {
+		return "text/xml; charset=utf-16be", encodeUTF16(body), encodeUTF16(want)
+	},
 	"UTF-16BE": func(body, want string) (string, []byte, []byte) {
 		return "text/xml; charset=utf-16", encodeUTF16("\uFEFF" + body), encodeUTF16("\uFEFF" + want)
 	},
@@ -101,7 +104,7 @@ func encodeUTF16(text string) (out []byte) {
 func TestRedact_Values(t *testing.T) {
 	t.Parallel()
 	s := newPersonSet(t, "./home", "./@mail")
-	body := `<person mail="a&amp;b"><home><zip no="7">3<![CDATA[0]]>11</zip> <city>Bern</city> x&#52; </home></person>`
+	body := `<person mail="a&amp;b"><home><zip no="7` + "\n" + `8">3<![CDATA[0]]>11</zip> <city>Bern</city> x&#52; </home></person>`
 	got, err := s.Redact(t.Context(), "", "", []byte(body))
 	if err == nil {
 		t.Errorf("without a Content-Type: got the values %q, want an error", got.Values)
@@ -110,12 +113,12 @@ func TestRedact_Values(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"a&b", "7", "3011", "Bern", "x4", "3011 Bern x4"} {
+	for _, want := range []string{"a&b", "7 8", "3011", "Bern", "x4", "3011 Bern x4"} {
 		if !slices.Contains(got.Values, want) {
 			t.Errorf("got the values %q, want %q among them", got.Values, want)
 		}
 	}
-	for _, want := range []string{"a&amp;b", `<zip no="7">3<![CDATA[0]]>11</zip> <city>Bern</city> x&#52;`} {
+	for _, want := range []string{"a&amp;b", `<zip no="7` + "\n" + `8">3<![CDATA[0]]>11</zip> <city>Bern</city> x&#52;`} {
 		if !slices.Contains(got.Written, want) {
 			t.Errorf("got the contents %q, want %q among them", got.Written, want)
 		}

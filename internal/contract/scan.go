@@ -102,6 +102,7 @@ func scanWithPlaces(text string, limits Limits, places *places,
 func (s *scanner) checkToken(token xml.Token, raw string) string {
 	switch t := token.(type) {
 	case xml.StartElement:
+		t.Attr = normalizeAttributes(t.Attr, raw)
 		return firstNonEmpty(checkStartTag(raw), s.startElement(t))
 	case xml.EndElement:
 		return s.endElement(t)

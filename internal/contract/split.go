@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"mime"
 	"slices"
 	"unicode/utf8"
 
@@ -17,8 +18,8 @@ import (
 // Part is one element that a Splitter cuts out of a document.
 type Part struct {
 	Line int // line of the start tag in the document, from 1
-	// Body has the element's bytes, with one addition: the start tag also declares the namespaces that the element
-	// inherits.
+	// Body has the element's bytes, in UTF-8, with one addition: the start tag also declares the namespaces that the
+	// element inherits.
 	Body []byte
 	Err  error // set if the part is too large; such a part has no Body
 }
@@ -29,6 +30,7 @@ type Part struct {
 type Splitter struct {
 	paths      []*SplitPath
 	limits     Limits
+	partType   string
 	source     *tokenReader
 	decoder    *xml.Decoder
 	open       []splitElement
@@ -56,9 +58,9 @@ type openPart struct {
 // with one large declaration and many small parts would grow to a multiple of its size.
 const maxInherited = 4 << 10
 
-// Split returns a Splitter of a document in UTF-8 or US-ASCII. A part is an element that one of the paths selects and
-// that lies in no other part. The error is a *weir.Error of the kind Unsupported or Malformed, or the error of the
-// document's reader.
+// Split returns a Splitter of a document. The document may have any encoding that a body of Accept may have; its parts
+// are in UTF-8. A part is an element that one of the paths selects and that lies in no other part. The error is a
+// *weir.Error of the kind Unsupported or Malformed, or the error of the document's reader.
 func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath) (*Splitter, error) {
 	if contentType == "" {
 		contentType = "application/xml"
@@ -67,65 +69,53 @@ func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath)
 	if err != nil {
 		return nil, err
 	}
-	buffered := bufio.NewReaderSize(document, maxProlog)
-	isASCII, err := checkProlog(buffered, charset)
+	buffered := bufio.NewReaderSize(document, StartSize)
+	encoding, err := readStart(buffered, charset)
 	if err != nil {
 		return nil, err
 	}
 	p := &Splitter{paths: paths, limits: s.limits, namespaces: newNamespaceScope(),
-		source: &tokenReader{source: buffered, limit: s.limits.MaxBody, maxEquals: s.limits.Attributes,
-			isASCII: isASCII, partAt: -1}}
+		partType: typeOfParts(contentType, encoding),
+		source:   &tokenReader{source: buffered, limit: s.limits.MaxBody, maxEquals: s.limits.Attributes, partAt: -1}}
+	if encoding != utf8Name { // invalid UTF-8 has a line, because readToken finds it
+		p.source.source = &utf8Reader{source: buffered, encoding: encoding}
+	}
 	p.decoder = xml.NewDecoder(p.source)
-	// The decoder needs no conversion, because checkProlog has checked the encoding.
+	// The decoder needs no conversion, because utf8Reader has converted the document.
 	p.decoder.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
 	return p, nil
 }
 
-// maxProlog limits the bytes of the byte order mark and the XML declaration together.
-const maxProlog = 4 << 10
+// PartType returns the Content-Type of the parts.
+func (p *Splitter) PartType() string { return p.partType }
 
-// checkProlog skips a byte order mark, and refuses an encoding other than UTF-8 and US-ASCII.
-func checkProlog(in *bufio.Reader, charset string) (isASCII bool, err error) {
-	head, err := in.Peek(maxProlog)
+// readStart skips a byte order mark, and returns the encoding of the document.
+func readStart(in *bufio.Reader, charset string) (encoding string, err error) {
+	head, err := in.Peek(StartSize)
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
-		return false, err
+		return "", err
 	case len(head) == 0:
-		return false, malformedError("the body is empty")
+		return "", malformedError("the body is empty")
 	}
-	chosen, err := findEncoding(head, charset)
-	if err != nil {
-		return false, err
-	}
-	if chosen != utf8Name && chosen != ascii {
-		return false, unsupportedError(fmt.Sprintf("the encoding %s cannot be split: UTF-8 and US-ASCII can", chosen))
+	if encoding, _, err = findEncoding(head, charset); err != nil {
+		return "", err
 	}
 	if marked, rest := cutByteOrderMark(head); marked != "" {
 		_, err = in.Discard(len(head) - len(rest))
 	}
-	return chosen == ascii, err
+	return encoding, err
 }
 
-// findEncoding returns the encoding of a document that begins with the bytes head.
-func findEncoding(head []byte, charset string) (string, error) {
-	marked, rest := cutByteOrderMark(head)
-	param, err := canonicalEncoding(charset, "charset parameter")
-	if err != nil {
-		return "", err
+// typeOfParts returns the Content-Type of a document's parts. The parts are in UTF-8, and a charset parameter of the
+// document may name another encoding.
+func typeOfParts(contentType, encoding string) string {
+	kind, params, err := mime.ParseMediaType(contentType)
+	if err != nil || params["charset"] == "" || encoding == utf8Name || encoding == ascii {
+		return contentType
 	}
-	chosen, err := reconcileEncodings(marked, "byte order mark", param, "charset parameter")
-	if err != nil || isUTF16(chosen) {
-		return chosen, err
-	}
-	if bytes.HasPrefix(rest, []byte("<\x00")) || bytes.HasPrefix(rest, []byte("\x00<")) {
-		return utf16Name, nil
-	}
-	declared, _, err := readDeclaration(rest)
-	if err != nil {
-		return "", err
-	}
-	chosen, err = reconcileEncodings(chosen, "byte order mark or charset parameter", declared, "XML declaration")
-	return firstNonEmpty(chosen, utf8Name), err
+	params["charset"] = utf8Name
+	return mime.FormatMediaType(kind, params)
 }
 
 // Next returns the next part, or io.EOF after the end of a well-formed document. Any other error is a *weir.Error, or
@@ -211,6 +201,7 @@ func (p *Splitter) startElement(t xml.StartElement, raw string, line int) string
 		p.open = append(p.open, splitElement{raw: t.Name})
 		return ""
 	}
+	t.Attr = normalizeAttributes(t.Attr, raw)
 	e, problem := p.enterElement(t)
 	if problem != "" {
 		return problem
@@ -355,7 +346,6 @@ type tokenReader struct {
 	source    io.Reader
 	limit     int64 // largest number of bytes of a part; a token can have about readAhead more
 	maxEquals int   // limits the equals signs in a tag, because the decoder keeps all attributes of a tag in memory
-	isASCII   bool  // true = characters outside of ASCII are refused
 
 	kept       []byte // the buffered bytes, from offset base on
 	base       int64
@@ -389,10 +379,6 @@ func (r *tokenReader) Read(b []byte) (int, error) {
 		return 0, r.err
 	}
 	n, err := r.source.Read(b)
-	if r.isASCII && bytes.ContainsFunc(b[:n], func(c rune) bool { return c >= utf8.RuneSelf }) {
-		r.err = encodingError("the document is not valid US-ASCII")
-		return 0, r.err
-	}
 	r.kept = append(r.kept, b[:n]...)
 	r.equals += bytes.Count(b[:n], []byte("="))
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -11,6 +11,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	"golang.org/x/text/encoding/charmap"
+
 	"weir/internal/contract"
 	"weir/internal/weir"
 )
@@ -95,6 +97,50 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// The parts of a document in another encoding are in UTF-8, and have a Content-Type that says so.
+func TestSplit_Encodings(t *testing.T) {
+	t.Parallel()
+	const want = `["2 <b k=\"ä€\">ü</b>" "3 <b k=\"ö\"/>"]`
+	text := "<a>\n<b k=\"ä€\">ü</b>\n<b k=\"ö\"/></a>"
+	encode := func(to *charmap.Charmap, text string) string {
+		encoded, err := to.NewEncoder().String(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return encoded
+	}
+	windows := encode(charmap.Windows1252, "<?xml version='1.0' encoding='Windows-1252'?>"+text)
+	for name, c := range map[string]struct{ contentType, document, partType, want string }{
+		"UTF-8":        {"text/xml; charset=UTF-8", text, "text/xml; charset=UTF-8", want},
+		"windows-1252": {"text/xml; charset=windows-1252", windows, "text/xml; charset=utf-8", want},
+		"declared":     {"application/xml", windows, "application/xml", want},
+		"iso-8859-1": {"text/xml; charset=latin1", encode(charmap.ISO8859_1, strings.Replace(text, "€", "é", 1)),
+			"text/xml; charset=utf-8", strings.Replace(want, "€", "é", 1)},
+		"utf-16 with a mark": {"application/xml; charset=utf-16", utf16Bytes(text, true),
+			"application/xml; charset=utf-8", want},
+		"utf-16 by its mark alone": {"", utf16Bytes(`<?xml version="1.0" encoding="UTF-16"?>`+text, false),
+			"application/xml", want},
+		"utf-16le": {"text/xml; charset=utf-16le", utf16Bytes(text, false)[2:], "text/xml; charset=utf-8", want},
+		"utf-16be": {"text/xml; charset=utf-16be", utf16Bytes(text, true)[2:], "text/xml; charset=utf-8", want},
+		"us-ascii": {"text/xml; charset=us-ascii", "<a>\n<b>1</b></a>", "text/xml; charset=us-ascii", `["2 <b>1</b>"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for how, in := range map[string]io.Reader{"whole": strings.NewReader(c.document),
+				"by bytes": iotest.OneByteReader(strings.NewReader(c.document))} {
+				got, err := splitText(t, in, c.contentType, "/a/b")
+				if err != nil || fmt.Sprintf("%q", got) != c.want {
+					t.Errorf("%s: got the parts %q and the error %v, want %s", how, got, err, c.want)
+				}
+			}
+			s, err := newSet(t).Split(strings.NewReader(c.document), c.contentType)
+			if err != nil || s.PartType() != c.partType {
+				t.Errorf("got the type %q and the error %v, want %s", s.PartType(), err, c.partType)
+			}
+		})
+	}
+}
+
 func TestSplit_SeveralPaths(t *testing.T) {
 	t.Parallel()
 	got, err := splitText(t, strings.NewReader(`<a><b/><c><d/></c></a>`), "text/xml; charset=utf-8", "/a/c/d", "/a/b")
@@ -111,17 +157,19 @@ func TestSplit_Refuses(t *testing.T) {
 		kind                  weir.Kind
 		says                  string
 	}{
-		"Empty":             {"", "", weir.Malformed, "empty"},
-		"OnlySpace":         {"", "  \n", weir.Malformed, "no element"},
-		"OnlyMark":          {"", "\ufeff", weir.Malformed, "no element"},
-		"Text":              {"", "hello", weir.Malformed, "text outside"},
-		"TextBehind":        {"", "<a><b/></a>x", weir.Malformed, "text outside"},
-		"JSON":              {"application/json", `{}`, weir.Unsupported, "must be XML"},
-		"UnknownCharset":    {"text/xml; charset=ebcdic", `<a/>`, weir.Unsupported, "encoding"},
-		"UTF16":             {"", "\xff\xfe<\x00a\x00/\x00>\x00", weir.Unsupported, "cannot be split"},
-		"UTF16Unmarked":     {"", "<\x00a\x00/\x00>\x00", weir.Unsupported, "cannot be split"},
-		"Latin1":            {"", "<?xml version='1.0' encoding='iso-8859-1'?><a/>", weir.Unsupported, "cannot be split"},
-		"Latin1ByParameter": {"text/xml; charset=latin1", "<a/>", weir.Unsupported, "cannot be split"},
+		"Empty":          {"", "", weir.Malformed, "empty"},
+		"OnlySpace":      {"", "  \n", weir.Malformed, "no element"},
+		"OnlyMark":       {"", "\ufeff", weir.Malformed, "no element"},
+		"Text":           {"", "hello", weir.Malformed, "text outside"},
+		"TextBehind":     {"", "<a><b/></a>x", weir.Malformed, "text outside"},
+		"JSON":           {"application/json", `{}`, weir.Unsupported, "must be XML"},
+		"UnknownCharset": {"text/xml; charset=ebcdic", `<a/>`, weir.Unsupported, "encoding"},
+		"UTF16Unmarked":  {"", "<\x00a\x00/\x00>\x00", weir.Malformed, "byte order mark"},
+		"NotUTF16":       {"", "<?xml version='1.0' encoding='utf-16'?><a/>", weir.Malformed, "the body is not"},
+		"HalfCharacter":  {"text/xml; charset=utf-16le", "<\x00a\x00/\x00>", weir.Malformed, "UTF-16LE"},
+		"LoneSurrogate":  {"text/xml; charset=utf-16be", "\x00<\xdc\x00\x00a\x00/", weir.Malformed, "UTF-16BE"},
+		"NotWindows1252": {"text/xml; charset=windows-1252", "<a>\x81</a>", weir.Malformed, "WINDOWS-1252"},
+		"Gzip":           {"", "\x1f\x8b\x08\x00", weir.Unsupported, "gzip"},
 		"TwoEncodings": {"text/xml; charset=us-ascii", "<?xml version='1.0' encoding='utf-8'?><a/>", weir.Malformed,
 			"says"},
 		"NoASCII":           {"text/xml; charset=us-ascii", "<a>ä</a>", weir.Malformed, "US-ASCII"},

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -43,6 +44,25 @@ func checkStartTag(raw string) string {
 		}
 	}
 	return checkReferences(raw)
+}
+
+// blanks replaces each white space by one blank. A line break of two characters counts as one (XML 1.0, section 2.11).
+var blanks = strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ", "\t", " ")
+
+// normalizeAttributes returns the attributes of a start tag with their values as XML 1.0, section 3.3.3, defines them: a
+// line break or tab is a blank, except if it is written as a reference. The decoder does not normalize, so a key whose
+// attribute is wrapped would differ from the key that the CMS reads. The parameter raw is the whole tag as the document
+// has it.
+func normalizeAttributes(attrs []xml.Attr, raw string) []xml.Attr {
+	hasBreak := func(a xml.Attr) bool { return strings.ContainsAny(a.Value, "\n\t") }
+	if !slices.ContainsFunc(attrs, hasBreak) {
+		return attrs
+	}
+	token, err := xml.NewDecoder(strings.NewReader(blanks.Replace(raw))).RawToken()
+	if tag, isTag := token.(xml.StartElement); err == nil && isTag {
+		return tag.Attr
+	}
+	return attrs // cannot happen, because the decoder has read the same tag with other white space
 }
 
 // countAttributes returns an upper bound for the number of attributes in the start tag at the beginning of text. A tag

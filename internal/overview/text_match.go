@@ -37,13 +37,13 @@ func (n textMatcher) matchesBody(body []byte) bool {
 	return strings.Contains(strings.ToLower(decodeBody(body)), n.lower)
 }
 
-// decodeBody returns a body as text. The body can be UTF-16 with a byte order mark, or UTF-8. Any other body is read as
-// ISO-8859-1, with one byte for each character.
+// decodeBody returns a body as text. The body can be UTF-8, or UTF-16 with a byte order mark or with < in front. Any
+// other body is read as ISO-8859-1, with one byte for each character.
 func decodeBody(body []byte) string {
 	switch {
-	case bytes.HasPrefix(body, []byte{0xFF, 0xFE}):
+	case bytes.HasPrefix(body, []byte{0xFF, 0xFE}), bytes.HasPrefix(body, []byte{'<', 0}):
 		return decodeUTF16(body, binary.LittleEndian)
-	case bytes.HasPrefix(body, []byte{0xFE, 0xFF}):
+	case bytes.HasPrefix(body, []byte{0xFE, 0xFF}), bytes.HasPrefix(body, []byte{0, '<'}):
 		return decodeUTF16(body, binary.BigEndian)
 	case utf8.Valid(body):
 		return string(body)
