@@ -69,15 +69,6 @@ func copyMetadata(given map[string]string) map[string]string {
 	return kept
 }
 
-// removeTaken deletes a file from the inbox, except if the file has a newer version.
-func (c *Collector) removeTaken(ctx context.Context, f storage.File) error {
-	err := writePauses.Do(ctx, func() error { return c.Inbox.Delete(ctx, f.Name, f.ETag) })
-	if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
-		return nil
-	}
-	return err
-}
-
 // rejectFile moves a file to the rejected files, and writes a problems file beside it. If the file is removed or
 // overwritten before the copy is complete, rejectFile does nothing. If the reason is no *weir.Error, rejectFile returns
 // the reason and does nothing.
@@ -98,12 +89,12 @@ func (c *Collector) rejectFile(ctx context.Context, f storage.File, reason error
 	if err != nil {
 		return err
 	}
-	if err := c.removeTaken(ctx, f); err != nil {
-		return err
+	err = c.removeTaken(ctx, f)
+	if err == nil || !endsRun(ctx, err) { // else the next run rejects the file again
+		c.Refused(reason)
+		c.Logger.Warn("inbox: refused", "subject", shortName(f.Name), "reason", refused.Message)
 	}
-	c.Refused(reason)
-	c.Logger.Warn("inbox: refused", "subject", shortName(f.Name), "reason", refused.Message)
-	return nil
+	return err
 }
 
 func (c *Collector) describeRefusal(f storage.File, refused *weir.Error) wire.FileProblems {
@@ -179,7 +170,9 @@ func (c *Collector) EraseMessage(ctx context.Context, id string) error {
 func (c *Collector) RemoveExpired(ctx context.Context) error {
 	before := c.Now().Add(-c.Retention)
 	isExpired := func(f storage.File) bool { return f.ModifiedAt.Before(before) }
-	return errors.Join(c.removeFiles(ctx, c.Accepted, "", isExpired), c.removeFiles(ctx, c.Rejected, "", isExpired))
+	isExpiredFile := func(f storage.File) bool { return isExpired(f) && !strings.HasPrefix(f.Name, leftPrefix) }
+	return errors.Join(c.removeFiles(ctx, c.Accepted, "", isExpiredFile), c.removeMarkers(ctx, isExpired),
+		c.removeFiles(ctx, c.Rejected, "", isExpired))
 }
 
 // removeFiles removes each file whose name begins with a prefix, if the function "matches" returns true for the file.

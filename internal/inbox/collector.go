@@ -241,6 +241,12 @@ func (c *Collector) isReady(f storage.File) bool {
 			return false
 		}
 	}
+	quiet := c.quietOf(f)
+	return quiet <= 0 || c.Now().Sub(f.ModifiedAt) >= quiet
+}
+
+// quietOf returns the quiet time of a file; see Config.Quiet.
+func (c *Collector) quietOf(f storage.File) time.Duration {
 	quiet := c.Quiet
 	if f.IsGrowing {
 		quiet = max(quiet, growingQuiet)
@@ -248,7 +254,7 @@ func (c *Collector) isReady(f storage.File) bool {
 	if f.Size == 0 {
 		quiet = max(quiet, emptyQuiet)
 	}
-	return quiet <= 0 || c.Now().Sub(f.ModifiedAt) >= quiet
+	return quiet
 }
 
 // Close ends the current run and prevents further runs. It returns when the run has ended. If ctx ends first, Close

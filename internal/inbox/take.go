@@ -45,6 +45,7 @@ type task struct {
 	options options
 	message weir.Message // set if the file is a message
 	isBatch bool
+	isLeft  bool  // an earlier run took the file, and could not delete it
 	refusal error // the reason why the file is rejected; nil = the file is not rejected
 	failure error // the error that prevented reading or validating the file; nil = none
 }
@@ -85,6 +86,9 @@ func panicError(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack
 // readTask finds out whether a file is a message or a batch. If the file is a message, readTask reads and validates it.
 func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 	t := task{file: f}
+	if t.isLeft, t.failure = c.isLeft(ctx, f); t.isLeft || t.failure != nil {
+		return t
+	}
 	if f.Size == 0 {
 		t.refusal = &weir.Error{Kind: weir.Malformed, Op: "inbox", Message: "the file is empty"}
 		return t
@@ -141,7 +145,7 @@ func (c *Collector) fileTasks(ctx context.Context, tasks []task) error {
 	byKey := map[string]int{}
 	for i := range tasks {
 		t := &tasks[i]
-		isMessage := !t.isBatch && t.refusal == nil && t.failure == nil
+		isMessage := !t.isBatch && !t.isLeft && t.refusal == nil && t.failure == nil
 		if at, known := byKey[t.message.Key]; isMessage && known {
 			groups[at] = append(groups[at], t)
 			continue
@@ -200,6 +204,8 @@ func (c *Collector) moveSafely(ctx context.Context, t *task) (err error) {
 	switch {
 	case t.failure != nil:
 		return t.failure
+	case t.isLeft:
+		return c.removeLeft(ctx, t.file)
 	case t.refusal != nil:
 		return c.rejectAnySize(ctx, t.file, t.refusal)
 	case t.isBatch:
@@ -241,12 +247,9 @@ func (c *Collector) fileMessage(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	if err := c.removeTaken(ctx, t.file); err != nil {
-		return err
-	}
 	c.Logger.Debug("inbox: accepted", "subject", shortName(t.file.Name), "message_id", id, "lane",
 		filed.Message.ID.Lane, "seq", filed.Message.ID.Seq, "stage", string(filed.Stage))
-	return nil
+	return c.removeTaken(ctx, t.file)
 }
 
 // fileBatch copies the file of a batch to the accepted files, and then accepts the batch. The copy must come first:
@@ -286,11 +289,8 @@ func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 			return err
 		}
 	}
-	if err := c.removeTaken(ctx, f); err != nil {
-		return err
-	}
 	c.Logger.Info("inbox: batch accepted", "subject", shortName(f.Name), "detail", accepted.ID)
-	return nil
+	return c.removeTaken(ctx, f)
 }
 
 func (c *Collector) rejectAnySize(ctx context.Context, f storage.File, reason error) error {

@@ -73,6 +73,9 @@ func kindOf(m callClass, status int, code string) storage.Kind {
 		return storage.Unavailable
 	case "PopReceiptMismatch":
 		return storage.NotFound
+	case "LeaseIdMissing", "LeaseIdMismatchWithBlobOperation":
+		// The status is 412, but the blob has no other version: another client holds a lease on it.
+		return storage.Conflict
 	case "EntityTooLarge", "PropertyValueTooLarge", "RequestBodyTooLarge", "MessageTooLarge", "ContentLengthTooLarge":
 		return storage.TooLarge
 	}

@@ -1,0 +1,109 @@
+package inbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// A file that was taken, and that storage then refuses to delete, is "left": it stays in the inbox, for example because
+// its writer has a lease on it. Weir must not take the same version again, however long it lies there: the
+// Idempotency-Key of its message ends with the retention of the message, and the file would then replace newer content
+// of its ordering key. So a marker among the accepted files remembers the version, and is removed only when the inbox
+// no longer has that version.
+
+// leftPrefix begins the names of the markers. No folder of an accepted file begins with it: those are ids of messages,
+// or begin with digits.
+const leftPrefix = "left/"
+
+// leftAfter is the time after the quiet time of a file from which a run looks for its marker. Before, its message has
+// just been filed, so its Idempotency-Key is still known. The look costs a request, and most files are taken earlier.
+const leftAfter = 2 * time.Minute
+
+// nameTag is the metadata name with the name of a marked file, in hexadecimal digits, because metadata are ASCII.
+const nameTag = "name"
+
+// leftMarker returns the name of the marker of a file's version.
+func leftMarker(f storage.File) string { return leftPrefix + strings.TrimPrefix(keyOf(f), "file-") }
+
+// isLeft reports whether an earlier run took this version of a file and could not delete it.
+func (c *Collector) isLeft(ctx context.Context, f storage.File) (bool, error) {
+	if c.Now().Sub(f.ModifiedAt) < c.quietOf(f)+leftAfter {
+		return false, nil
+	}
+	marker, err := findExact(ctx, c.Accepted, leftMarker(f))
+	return marker != nil, err
+}
+
+// removeTaken deletes a file from the inbox, except if the file has a newer version. If storage refuses to delete the
+// file, removeTaken leaves a marker.
+func (c *Collector) removeTaken(ctx context.Context, f storage.File) error {
+	err := c.deleteTaken(ctx, f)
+	if err == nil || endsRun(ctx, err) {
+		return err
+	}
+	marked := writePauses.Do(ctx, func() error {
+		return c.Accepted.Write(ctx, leftMarker(f), "text/plain",
+			map[string]string{nameTag: hex.EncodeToString([]byte(f.Name))}, bytes.NewReader([]byte("taken\n")))
+	})
+	return errors.Join(err, marked)
+}
+
+func (c *Collector) deleteTaken(ctx context.Context, f storage.File) error {
+	err := writePauses.Do(ctx, func() error { return c.Inbox.Delete(ctx, f.Name, f.ETag) })
+	if isChanged(err) {
+		return nil
+	}
+	return err
+}
+
+// removeLeft deletes a file that an earlier run took, and its marker.
+func (c *Collector) removeLeft(ctx context.Context, f storage.File) error {
+	if err := c.deleteTaken(ctx, f); err != nil {
+		return fmt.Errorf("the file was taken before, and cannot be deleted: %w", err)
+	}
+	err := c.Accepted.Delete(ctx, leftMarker(f), "")
+	if storage.Is(err, storage.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// removeMarkers removes the markers past the retention whose file is no longer in the inbox.
+func (c *Collector) removeMarkers(ctx context.Context, isExpired func(storage.File) bool) error {
+	var undecided error
+	err := c.removeFiles(ctx, c.Accepted, leftPrefix, func(marker storage.File) bool {
+		if !isExpired(marker) || undecided != nil {
+			return false
+		}
+		var isThere bool
+		isThere, undecided = c.hasMarked(ctx, marker)
+		return undecided == nil && !isThere
+	})
+	return errors.Join(err, undecided)
+}
+
+// hasMarked reports whether the inbox has the version of a file to which a marker belongs.
+func (c *Collector) hasMarked(ctx context.Context, marker storage.File) (bool, error) {
+	for tag, value := range marker.Metadata {
+		if !strings.EqualFold(tag, nameTag) {
+			continue
+		}
+		name, err := hex.DecodeString(value)
+		if err != nil {
+			return false, nil // Weir did not write this marker
+		}
+		found, err := findExact(ctx, c.Inbox, string(name))
+		if errors.Is(err, storage.ErrGone) {
+			return false, nil
+		}
+		return found != nil && leftMarker(*found) == marker.Name, err
+	}
+	return false, nil
+}
