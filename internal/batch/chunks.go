@@ -119,9 +119,13 @@ func (d *document) loadChunk(number int) error {
 	}
 	d.chunk, d.number = nil, number
 	d.chunk, d.failed = d.blobs.Get(d.ctx, chunkName(d.id, number))
-	if storage.Is(d.failed, storage.NotFound) { // no retry: the chunk would be missing again
+	switch { // no retry: the same chunk would fail again
+	case storage.Is(d.failed, storage.NotFound):
 		d.failed = &weir.Error{Kind: weir.Internal, Op: "batch", Message: "the stored document was removed by others",
 			Err: d.failed}
+	case storage.IsObjectFault(d.failed):
+		d.failed = &weir.Error{Kind: weir.Internal, Op: "batch", Err: d.failed,
+			Message: "storage does not return the stored document: " + storage.Describe(d.failed)}
 	}
 	return d.failed
 }

@@ -11,6 +11,7 @@ import (
 	"weir/internal/contract"
 	"weir/internal/filing"
 	"weir/internal/lane"
+	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
@@ -305,4 +306,27 @@ func TestAccept_RefusesLongTexts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Storage does not return a chunk of a stored document. The batch ends with the reason, and holds up no other batch.
+func TestBatch_EndsIfItsDocumentCannotBeRead(t *testing.T) {
+	simulate(t, func(w *world) {
+		p := w.startProcess()
+		defer p.stop()
+		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if !isDocumentRead(c) {
+				return storagetest.Fault{}
+			}
+			return storagetest.Fault{Kind: storagetest.FailBefore,
+				Err: &storage.Error{Op: "blob get", Kind: storage.Unreadable, Index: -1, Code: "409 BlobArchived"}}
+		})
+		b := p.accept(batch.Spec{}, newFeed(3, "/a"))
+		if got := p.awaitFinal(b.ID); got.State != wire.BatchRejected || !strings.Contains(got.Reason, "409 BlobArchived") {
+			t.Errorf("got %s because of %q, want rejected with storage's answer", got.State, got.Reason)
+		}
+		p.faults.Set(nil)
+		if got := p.awaitFinal(p.accept(batch.Spec{}, newFeed(3, "/b")).ID); got.Filed != 3 {
+			t.Errorf("the next batch: got %+v, want three parts filed", got)
+		}
+	})
 }

@@ -271,8 +271,10 @@ func (w *work) saveProblems(ctx context.Context) error {
 
 func (r *Runner) loadProblems(ctx context.Context, id string) (problems []wire.PartProblem, err error) {
 	text, err := r.Blobs.Get(ctx, problemsName(id))
-	if storage.Is(err, storage.NotFound) {
-		return nil, nil // no part is invalid, or the problems are not stored yet
+	if storage.IsObjectFault(err) {
+		// No part is invalid, or the problems are not stored yet. If storage does not return them, the batch has to end
+		// without them.
+		return nil, nil
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &problems)

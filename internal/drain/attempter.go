@@ -8,7 +8,6 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/lease"
-	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
@@ -28,6 +27,7 @@ type attempter struct {
 	guard      *crashGuard
 	history    *deliveryHistory
 	prefetch   *bodyPrefetch
+	patience   time.Duration // see Config.Patience
 	remembered *rememberedIDs
 	isTrusted  func() bool // reports whether the lease can be trusted now; see lease.Lease.Trusted
 	host       attemptHost
@@ -36,11 +36,12 @@ type attempter struct {
 // sendMessage makes an attempt, and returns its result. In these cases it sends no request, and the result has the
 // reason:
 //   - Too many processes in a row crashed while they sent this message; see crashGuard.
-//   - The message's body is gone from storage.
+//   - Storage does not return the message's body; see judgeUnread.
 //   - A pause has begun, or the session ends.
 //   - Config.NotAfter has passed.
 //
-// sendMessage returns an error if storage fails, if ctx ends before the request, or if the lease cannot be trusted.
+// sendMessage returns an error if another read from storage fails, if ctx ends before the request, or if the lease
+// cannot be trusted.
 func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result, error) {
 	e := c.entry
 	if e.Seq() == a.guard.poisonSeq {
@@ -48,11 +49,8 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 			"and no attempt came to its end; it need not be the cause", cautiousAfter)), nil
 	}
 	err := a.prefetch.loadBody(ctx, e)
-	if storage.Is(err, storage.NotFound) {
-		return a.rejectUnsent("the message's body is gone from storage"), nil
-	}
 	if err != nil {
-		return weir.Result{}, err
+		return a.judgeUnread(ctx, e, err)
 	}
 	if c.lastPos, err = a.history.readLastPos(ctx, e); err != nil {
 		return weir.Result{}, err
@@ -83,7 +81,7 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 
 // rejectUnsent returns the result of a message that is rejected because it cannot be sent.
 func (a *attempter) rejectUnsent(reason string) weir.Result {
-	return weir.Result{Outcome: weir.OutcomeRejected, Reason: reason, StartedAt: a.now()}
+	return weir.Result{Outcome: weir.OutcomeRejected, Reason: reason, Unsent: true, StartedAt: a.now()}
 }
 
 // sendSafely makes an attempt. It turns a panic into a rejection, because each further attempt of the message would
@@ -94,6 +92,7 @@ func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result wei
 			a.log.Error("drain: panic in delivery", "message_id", d.Message.Public().String(),
 				"err", fmt.Sprintf("%v\n%s", p, debug.Stack()))
 			result = a.rejectUnsent("internal error while building the request")
+			result.Unsent = false // a step may have sent one
 		}
 	}()
 	return a.drainer.Sender.Send(ctx, d)

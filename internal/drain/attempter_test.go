@@ -138,7 +138,7 @@ func TestAttempter_DoesNotSend(t *testing.T) {
 		"BodyNotRead": {func(a *testAttempter, e *lane.Entry) {
 			e.DropBody()
 			a.parts.faults.Once(storageFails, storagetest.Fault{Kind: storagetest.FailBefore, Err: errNotRead})
-		}, "", "", errNotRead},
+		}, weir.OutcomeUnavailable, "storage does not return the message's body at present", nil},
 		"HistoryNotRead": {func(a *testAttempter, e *lane.Entry) {
 			e.Message.Skip = true
 			a.history.tracked.addKey(e.KeyHash())

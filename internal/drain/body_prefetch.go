@@ -25,7 +25,8 @@ type bodyFetch struct {
 	err    error
 }
 
-// loadBody loads an entry's body. If a prefetch of the body has begun, loadBody waits for its result.
+// loadBody loads an entry's body. If a prefetch of the body has begun, loadBody waits for its result. After a failed
+// prefetch it reads the body itself, because the failure can be old.
 func (p *bodyPrefetch) loadBody(ctx context.Context, e *lane.Entry) error {
 	f := p.running[e]
 	if f == nil {
@@ -34,8 +35,11 @@ func (p *bodyPrefetch) loadBody(ctx context.Context, e *lane.Entry) error {
 	select {
 	case <-f.done:
 		delete(p.running, e)
+		if f.err != nil {
+			return p.store.LoadBody(ctx, e)
+		}
 		e.Message.Body = f.loaded.Message.Body
-		return f.err
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

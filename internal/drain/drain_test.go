@@ -178,6 +178,7 @@ func (c *ticketCounter) countAll() int {
 type process struct {
 	*drain.Drainer
 	faults        *storagetest.Faults
+	blobFaults    *storagetest.Faults // set by startWithBlobs
 	ticketCounter *ticketCounter
 	sender        *gatedSender
 }

@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/lane"
-	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
@@ -64,17 +63,11 @@ func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane
 			e.DropBody()
 			continue
 		}
-		group.Go(func() error { return fetchBody(reading, scope.store, e) })
+		group.Go(func() error { fetchBody(reading, scope.store, e); return nil })
 	}
 	return group.Wait()
 }
 
-// fetchBody fetches the body of a message before its attempt. A missing body is no error here, because the attempt
-// rejects the message.
-func fetchBody(ctx context.Context, store *lane.Store, e *lane.Entry) error {
-	err := store.LoadBody(ctx, e)
-	if storage.Is(err, storage.NotFound) {
-		return nil
-	}
-	return err
-}
+// fetchBody fetches the body of a message before its attempt. It ignores errors, because the attempt reads the body
+// again, and one body that storage does not return must not hold up other messages.
+func fetchBody(ctx context.Context, store *lane.Store, e *lane.Entry) { _ = store.LoadBody(ctx, e) }

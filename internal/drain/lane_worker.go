@@ -321,6 +321,9 @@ func (t *laneWorker) holdLane(l *lease.Lease, seen lane.Control, askedAt time.Ti
 		t.tracked, t.nonce = history.tracked, tail.Nonce
 		err = s.run(ctx)
 	}
+	if err != nil && ctx.Err() == nil {
+		s.recordInterruption(err)
+	}
 	err = errors.Join(err, s.handOver(ctx, stopCommits))
 	t.breaker.recordDelivered(writer.Tail())
 	return err

@@ -85,6 +85,10 @@ func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome 
 		delay := o.backoff.retryDelay(c.entry.AttemptsSinceReplay(), result.RetryAfter)
 		err = o.scheduleRetry(c, ch, o.now().Add(delay))
 	case weir.OutcomeUnavailable:
+		if result.Unsent {
+			err = o.holdUnread(c, ch, result)
+			break
+		}
 		c.entry.DropBody() // the message stays in readAhead, perhaps with thousands of other messages
 		if wait := o.breaker.pausedUntil.Sub(o.now()); wait > 0 {
 			o.log.Warn("drain: cms unavailable, lane pauses", "delay_ms", wait.Milliseconds(), "err", result.Reason)

@@ -29,8 +29,11 @@ type prober struct {
 }
 
 // classifyResult returns the outcome that counts for the candidate. After enough refusals it pauses the lane. After a
-// verdict it calls endDeferral.
+// verdict it calls endDeferral. A result without a request to the CMS has no effect on other messages.
 func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
+	if result.Unsent {
+		return result.Outcome
+	}
 	if c.block != nil {
 		delete(p.deferred, c.block.ID)
 		c.block.IsUntried = false // not stored yet: after a crash the message counts as untried again

@@ -302,7 +302,8 @@ func (s *selector) prefetchRetry(ctx context.Context) error {
 	if e.Message.Size > maxPrefetchedBody {
 		return nil
 	}
-	return fetchBody(ctx, s.store, e)
+	fetchBody(ctx, s.store, e)
+	return nil
 }
 
 // guessNext returns messages that will probably be sent next, and whose bodies are not in memory. These are the first

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
@@ -34,7 +35,8 @@ type session struct {
 	attempter *attempter
 	outcomes  *outcomeRecorder
 
-	isLoaded bool // load has succeeded, so saveProgress saves correct values
+	isLoaded     bool   // load has succeeded, so saveProgress saves correct values
+	interruption string // see recordInterruption; empty = storage has not ended the session
 }
 
 // newSession returns a session with connected parts. It reads nothing from storage.
@@ -63,7 +65,8 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	s.prober = &prober{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
 		breaker: s.breaker, due: s.due, deferred: map[string]time.Time{}}
 	s.attempter = &attempter{laneScope: scope, drainer: d, guard: guard, history: history,
-		prefetch: &bodyPrefetch{store: scope.store}, remembered: remembered, isTrusted: isTrusted, host: s}
+		prefetch: &bodyPrefetch{store: scope.store}, patience: t.breaker.patience, remembered: remembered,
+		isTrusted: isTrusted, host: s}
 	s.outcomes = &outcomeRecorder{laneScope: scope, attempts: d.Attempts, backoff: d.Backoff, journal: s.journal,
 		readAhead: s.readAhead, keys: s.keys, breaker: s.breaker, guard: guard, history: history, versions: versions,
 		remembered: remembered}
@@ -267,6 +270,12 @@ func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 	s.due.isSealed = c.Head.IsSealed
 }
 
+// recordInterruption makes the hand-over write the error of storage that has ended the session into tail, for
+// operators.
+func (s *session) recordInterruption(err error) {
+	s.interruption = "the holder was interrupted: storage: " + storage.Describe(err)
+}
+
 // handOver commits all decisions, and writes the state for the next holder into tail. It does so even if ctx has ended.
 func (s *session) handOver(ctx context.Context, stopCommits context.CancelFunc) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
@@ -285,6 +294,9 @@ func (s *session) buildHandOver() *lane.Change {
 		s.saveProgress(ch)
 	}
 	ch.UpdateTail(s.attempter.guard.recordHandOver)
+	if text, at := s.interruption, storedTime(s.now()); text != "" {
+		ch.UpdateTail(func(t *lane.Tail) { t.LastError, t.LastErrorAt = text, at })
+	}
 	return ch
 }
 

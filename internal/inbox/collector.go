@@ -73,6 +73,7 @@ type Collector struct {
 	cancel context.CancelFunc
 	turn   chan struct{} // full during a run of this process, and after Close
 	rests  rests
+	unread unreadFiles
 
 	mu sync.Mutex
 	// postponed has the keyOf of each batch that was not accepted before the end of a run. Later runs take these
@@ -85,7 +86,7 @@ type Collector struct {
 func New(cfg Config) *Collector {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Collector{Config: cfg, ctx: ctx, cancel: cancel, turn: make(chan struct{}, 1), postponed: map[string]bool{},
-		rests: rests{until: map[string]time.Time{}}}
+		rests: rests{until: map[string]time.Time{}}, unread: unreadFiles{runs: map[string]int{}}}
 }
 
 // Collect takes files until the inbox has no ready file, or until the limits of a run are reached. If another process

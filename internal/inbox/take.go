@@ -48,6 +48,8 @@ type task struct {
 	isLeft  bool  // an earlier run took the file, and could not delete it
 	refusal error // the reason why the file is rejected; nil = the file is not rejected
 	failure error // the error that prevented reading or validating the file; nil = none
+	// isUnreadable means that storage does not return the content of this file, while it may return other files.
+	isUnreadable bool
 }
 
 // takeWindow reads the files of a window, and then takes them as messages or batches. It returns an error only if the
@@ -60,12 +62,18 @@ func (c *Collector) takeWindow(ctx context.Context, window []storage.File) error
 		reading.Go(func() error { tasks[i] = c.readTaskSafely(ctx, f); return nil })
 	}
 	_ = reading.Wait()
-	for i, t := range tasks {
-		if t.failure != nil && endsRun(ctx, t.failure) {
-			// The key of this file is unknown, and a later file could have the same key. So this run takes no later
-			// file.
-			return errors.Join(c.fileTasks(ctx, tasks[:i]), t.failure)
+	for i := range tasks {
+		t := &tasks[i]
+		if t.failure == nil || !endsRun(ctx, t.failure) && !storage.Is(t.failure, storage.Denied) {
+			continue
 		}
+		if c.unread.countRun(ctx, t.file) >= maxUnreadRuns {
+			t.isUnreadable = true
+			continue
+		}
+		// The key of this file is unknown, and a later file could have the same key. So this run takes no later
+		// file.
+		return errors.Join(c.fileTasks(ctx, tasks[:i]), fmt.Errorf("%s: %w", shortName(t.file.Name), t.failure))
 	}
 	return c.fileTasks(ctx, tasks)
 }
@@ -96,6 +104,9 @@ func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 	if t.options, t.refusal = readOptions(f); t.refusal != nil {
 		return t
 	}
+	if t.refusal = checkEncoding(f); t.refusal != nil {
+		return t
+	}
 	if t.options.isBatch() {
 		t.isBatch = true
 		return t
@@ -110,7 +121,7 @@ func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 	}
 	body, err := c.Inbox.Read(ctx, f.Name, f.ETag, 0, f.Size)
 	if err != nil {
-		t.failure = err
+		t.failure, t.isUnreadable = err, storage.Is(err, storage.Unreadable)
 		return t
 	}
 	s, err := t.options.newSubmission(c.Filer, f, body)
@@ -174,6 +185,9 @@ func (c *Collector) fileTasks(ctx context.Context, tasks []task) error {
 // in the inbox.
 func (c *Collector) fileTask(ctx context.Context, t *task) error {
 	err := c.moveSafely(ctx, t)
+	if storage.Is(err, storage.Unreadable) {
+		err = c.reportUnreadable(ctx, t.file, err) // a batch is read only when it is copied
+	}
 	if err == nil {
 		return nil
 	}
@@ -202,6 +216,8 @@ func (c *Collector) moveSafely(ctx context.Context, t *task) (err error) {
 		}
 	}()
 	switch {
+	case t.isUnreadable:
+		return c.reportUnreadable(ctx, t.file, t.failure)
 	case t.failure != nil:
 		return t.failure
 	case t.isLeft:
@@ -300,20 +316,30 @@ func (c *Collector) rejectAnySize(ctx context.Context, f storage.File, reason er
 	return c.rejectFile(ctx, f, reason)
 }
 
-// rejectLarge rejects a file that is too large to be copied. The file stays in the inbox, so each run finds it again.
-// rejectLarge writes the problems file only if there is none yet.
+// rejectLarge rejects a file that is too large to be copied.
 func (c *Collector) rejectLarge(ctx context.Context, f storage.File) error {
+	return c.rejectInPlace(ctx, f, &weir.Error{Kind: weir.TooLarge, Op: "inbox", Message: fmt.Sprintf(
+		"the file has %d bytes, and a batch may have %d; remove it from the inbox", f.Size, batch.MaxBytes)})
+}
+
+// reportUnreadable rejects a file whose content storage does not return. The cause is the error of the read.
+func (c *Collector) reportUnreadable(ctx context.Context, f storage.File, cause error) error {
+	return c.rejectInPlace(ctx, f, &weir.Error{Kind: weir.Invalid, Op: "inbox", Err: cause, Message: fmt.Sprintf(
+		"storage does not return the content of the file (%s); it stays in the inbox, and is taken once it can be read",
+		storage.Describe(cause))})
+}
+
+// rejectInPlace rejects a file that cannot be copied to the rejected files. The file stays in the inbox, so each run
+// finds it again. rejectInPlace writes the problems file only if there is none yet.
+func (c *Collector) rejectInPlace(ctx context.Context, f storage.File, refusal *weir.Error) error {
 	found, err := findExact(ctx, c.Rejected, archiveName(f)+problemsSuffix)
 	if err != nil || found != nil {
 		return err
 	}
-	refusal := &weir.Error{Kind: weir.TooLarge, Op: "inbox", Message: fmt.Sprintf(
-		"the file has %d bytes, and a batch may have %d; remove it from the inbox", f.Size,
-		batch.MaxBytes)}
 	err = c.writeProblems(ctx, c.Rejected, archiveName(f), c.describeRefusal(f, refusal))
 	if err == nil {
 		c.Refused(refusal)
-		c.Logger.Warn("inbox: too large, left in the inbox", "subject", shortName(f.Name))
+		c.Logger.Warn("inbox: refused, left in the inbox", "subject", shortName(f.Name), "reason", refusal.Message)
 	}
 	return err
 }

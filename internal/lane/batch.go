@@ -35,7 +35,7 @@ func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
 		e.AttemptCount++
 	}
 	a := weir.Attempt{Number: e.AttemptCount, At: r.StartedAt, Duration: r.Duration, Outcome: r.Outcome,
-		Status: r.Status, Reason: r.Reason, Body: r.Body, Fence: fence, Steps: r.Steps}
+		Status: r.Status, Reason: r.Reason, Body: r.Body, Fence: fence, Unsent: r.Unsent, Steps: r.Steps}
 	e.Attempts = append(e.Attempts, a)
 	if len(e.Attempts) > 2*keepAttempts {
 		e.Attempts = append(e.Attempts[:keepAttempts:keepAttempts], e.Attempts[len(e.Attempts)-keepAttempts:]...)

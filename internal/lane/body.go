@@ -125,7 +125,8 @@ var (
 	editedBody   = bodyColumns{rows.EditedBody, rows.EditedBlob}
 )
 
-// loadBody reads a body from its row, or from the blob that the row names. The body of an erased message is empty.
+// loadBody reads a body from its row, or from the blob that the row names. The body of an erased message is empty. If
+// the body is damaged, loadBody returns storage.Unreadable.
 func loadBody(ctx context.Context, blobs bodyStore, v map[string]any, in bodyColumns) ([]byte, error) {
 	if !rows.ErasedAt.Of(v).IsZero() {
 		return []byte{}, nil
@@ -137,7 +138,11 @@ func loadBody(ctx context.Context, blobs bodyStore, v map[string]any, in bodyCol
 			return nil, err
 		}
 	}
-	return decompressBytes(packed)
+	body, err := decompressBytes(packed)
+	if err != nil {
+		return nil, &storage.Error{Op: "body", Kind: storage.Unreadable, Index: -1, Err: err}
+	}
+	return body, nil
 }
 
 // RemoveBody removes the blob of a body. It does nothing if the name is empty, or if the blob does not exist.

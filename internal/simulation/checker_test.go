@@ -29,7 +29,7 @@ type counts struct {
 	CancelledAtOnce int
 	Replayed, Refused, Edited, Paused, Resumed int
 	Forgotten, Erased, Discarded               int
-	Bulks, BulkReplayed                        int
+	Bulks, BulkReplayed, Blockers              int
 	Crowded, Turned, Removed, Kept, Items      int
 	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int

@@ -39,6 +39,8 @@ var mutants = []mutant{
 	{"a refused attempt counts at once", "drain/breaker.go", "if b.isProven || now.Sub(", "if true || now.Sub(", "spared", ""},
 	{"a refused attempt never counts", "drain/breaker.go", ">= g.patience {", ">= 1000*g.patience {", "stuck", ""},
 	{"delivery.patience begins anew with each holder", "drain/breaker.go", "t.RefusingSince, t.ProbedBelow = g.refusingSince, g.probedBelow", "t.RefusingSince, t.ProbedBelow = time.Time{}, g.probedBelow", "stuck|spared", ""},
+	{"a body that storage does not return ends the session", "drain/attempter.go", "return a.judgeUnread(ctx, e, err)", "return weir.Result{}, err", "held up", ""},
+	{"an attempt without the body never counts", "drain/unread_body.go", ">= a.patience {", ">= 1000*a.patience {", "stuck|held up", ""},
 	{"settle time off", "drain/breaker.go", "if r.Unanswered {", "if false {", "overlap", ""},
 	{"a post that was given up is filed", "lane/append_batch.go", "for sub.ctx.Err() != nil {", "for sub.ctx == nil {", "given up", ""},
 	{"calls that hang are not ended", "storage/timelimit/timelimit.go", "return context.WithTimeoutCause(ctx, limit, ErrHung)", "_ = limit\n\treturn context.WithCancel(ctx)", "hung", ""},

@@ -291,6 +291,7 @@ func (b blobPort) Get(ctx context.Context, name string) ([]byte, error) {
 	var got []byte
 	err := b.p.doOperation(ctx, "blob get", false, func() (err error) {
 		got, err = b.p.w.account.Blobs().Get(context.Background(), name)
+		got, err = b.p.w.readBlocker(name, got, err)
 		return err
 	})
 	return got, err

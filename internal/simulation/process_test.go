@@ -20,6 +20,7 @@ import (
 	"weir/internal/recur"
 	"weir/internal/replay"
 	"weir/internal/storage"
+	"weir/internal/storage/denial"
 	"weir/internal/storage/timelimit"
 	"weir/internal/ticket"
 )
@@ -111,7 +112,7 @@ func (s *slot) startProcess() {
 	if err != nil {
 		panic(err) // cannot happen: the settings above are valid
 	}
-	p.store = &lane.Store{Table: p.newTable(""), Bodies: timelimit.Blobs(blobPort{p}), Epoch: w.check.store.Epoch,
+	p.store = &lane.Store{Table: p.newTable(""), Bodies: denial.Blobs(timelimit.Blobs(blobPort{p})), Epoch: w.check.store.Epoch,
 		Lanes: w.lanes, Now: p.now, Rand: w.dice.newSource(p.name + " store")}
 	p.bell = ticket.New(ticket.Config{Queue: timelimit.Queue(queuePort{w.account.Queue("tickets"), p}),
 		Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.newSource(p.name + " bell")})

@@ -36,6 +36,7 @@ func (c *checker) checkAtRest(ctx context.Context, isAtRest bool) {
 	if c.first == nil {
 		c.concludeHistories()
 	}
+	c.checkBlocker()
 	c.checkCommits()
 	c.checkRecurring(ctx)
 	c.checkRuns()

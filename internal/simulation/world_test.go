@@ -68,6 +68,8 @@ type settings struct {
 	refused, refusal      int              // number of messages refused at the end; HTTP status of these refusals
 	stand                 time.Duration    // time from the posts of the refused messages to the posts of others
 	patience              time.Duration    // the setting delivery.patience; see docs/settings.md
+	blocking              blockingKind     // why the blocker cannot be delivered; empty = the seed has no blocker
+	blockedFor            time.Duration    // time from the post of the blocker to the posts behind it
 	grows                 bool             // days pass at the end, and retention removes messages
 	refusedRow            int              // sequence number of a row of lane 0 that storage never removes; -1 = none
 	refusesBody           bool             // storage refuses to remove one body
@@ -123,6 +125,7 @@ func drawSettings(d *dice) settings {
 		s.bad[i] = d.drawBelow("bad", s.messages)
 	}
 	s.drawSteps(d)
+	s.drawBlocking(d)
 	return s
 }
 
@@ -171,6 +174,7 @@ type world struct {
 	check    *checker
 	trace    *trace
 	posts    *posts
+	bodies   knownBodies
 	started  time.Time
 	quiet    time.Time      // time at which the last fault is over
 	rough    atomic.Int64   // end of the faults that follow a jump of days, in Unix nanoseconds; 0 = none
@@ -342,7 +346,8 @@ func (w *world) liveThrough(ctx context.Context) {
 		s.plans.Wait()
 	}
 	w.quiet = time.Now()
-	w.check.checkAtRest(ctx, w.awaitRest(ctx) && w.fileRefused(ctx) && w.fileLast(ctx))
+	w.check.checkAtRest(ctx, w.awaitRest(ctx) && w.fileRefused(ctx) && w.fileBlocker(ctx) &&
+		w.fileLast(ctx))
 	w.letDaysPass(ctx)
 	w.endWorld(ctx)
 }

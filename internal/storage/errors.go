@@ -11,7 +11,7 @@ type Kind int
 
 // The kinds of storage errors.
 const (
-	Other        Kind = iota // any other error, for example: denied, malformed, a defect
+	Other        Kind = iota // any other error, for example: malformed, a defect
 	NotFound                 // the row, message or blob does not exist
 	Conflict                 // the row exists already, or the caller's id does not hold the lease
 	Precondition             // the row or file has another ETag than the call requires
@@ -19,10 +19,12 @@ const (
 	Throttled                // storage asks to slow down; nothing was done
 	Unavailable              // a read without a usable answer, or a write that was certainly not done
 	Ambiguous                // a write that was sent, with an unknown result
+	Denied                   // storage refuses the caller: 401 or 403; see package denial for the read of an object
+	Unreadable               // the blob or file exists, but storage cannot return its content, or the content is damaged
 )
 
 var kindNames = [...]string{"other", "not found", "conflict", "precondition failed", "too large", "throttled",
-	"unavailable", "ambiguous"}
+	"unavailable", "ambiguous", "denied", "unreadable"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -35,6 +37,7 @@ type Error struct {
 	Op         string // the failed call, for example "table transact" or "lease acquire"
 	Kind       Kind
 	Index      int           // index of Transact's failed operation; -1 = unknown, or another method failed
+	Code       string        // storage's answer, for example "409 BlobArchived"; empty = no answer
 	RetryAfter time.Duration // the pause that storage asked for; 0 = none
 	Err        error         // the cause, for logs
 }
@@ -61,6 +64,30 @@ func KindOf(err error) Kind {
 func Is(err error, k Kind) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Kind == k
+}
+
+// IsObjectFault reports whether the read of a blob or file failed because of this object: the object is gone, or storage
+// cannot return its content. The same read fails again, while reads of other objects can succeed. For any other error,
+// storage as a whole may be the cause.
+func IsObjectFault(err error) bool {
+	switch KindOf(err) {
+	case NotFound, Conflict, Precondition, TooLarge, Unreadable:
+		return true
+	}
+	return false
+}
+
+// Describe returns an error of storage as a short text for users: storage's answer, or the kind of the error. The text
+// has no address, because the cause of an error can name the account.
+func Describe(err error) string {
+	var e *Error
+	switch {
+	case !errors.As(err, &e):
+		return "an internal error, which is in the log"
+	case e.Code != "":
+		return e.Code
+	}
+	return e.Kind.String()
 }
 
 // FailedAt returns the index of the operation at which a transaction failed, or -1 if the index is unknown.

@@ -127,7 +127,8 @@ type QueueLength interface {
 type Blobs interface {
 	// Put writes a whole blob. If the blob exists, Put replaces it.
 	Put(ctx context.Context, name string, data []byte) error
-	// Get reads a whole blob. If the blob does not exist, Get returns NotFound.
+	// Get reads a whole blob. If the blob does not exist, Get returns NotFound. If storage cannot return the content
+	// of this blob, Get returns Unreadable.
 	Get(ctx context.Context, name string) ([]byte, error)
 	// Delete removes a blob. If the blob does not exist, Delete returns NotFound.
 	Delete(ctx context.Context, name string) error
@@ -165,7 +166,10 @@ type File struct {
 	Size        int64
 	ModifiedAt  time.Time // in whole seconds on Azure
 	ContentType string
-	Metadata    map[string]string // the names are not case-sensitive
+	// ContentEncoding is the coding in which the writer has stored the content, for example "gzip". Read returns the
+	// content as it is stored.
+	ContentEncoding string
+	Metadata        map[string]string // the names are not case-sensitive
 	// IsGrowing means that the file is an append blob or a page blob. Readers can see such a file before it is
 	// complete. They can see an incomplete block blob only in an account with a hierarchical namespace.
 	IsGrowing bool
@@ -185,7 +189,7 @@ type Files interface {
 	List(ctx context.Context, prefix, marker string) (FilePage, error)
 	// Read returns length bytes of a file, from offset on. All these bytes must exist, and length must be at least 1.
 	// If version is empty, Read accepts every version. If the file has another version, Read returns Precondition; if
-	// there is no file, NotFound.
+	// there is no file, NotFound. If storage cannot return the content of this file, Read returns Unreadable.
 	Read(ctx context.Context, name string, version ETag, offset, length int64) ([]byte, error)
 	// Write creates or replaces a file. Readers do not see the new version before it is complete. If reading from body
 	// fails, Write returns the error of body unchanged. Metadata names must be C# identifiers, and the values ASCII.

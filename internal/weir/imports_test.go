@@ -11,13 +11,15 @@ import (
 // map: app, the packages in the folder functions, and the packages that consist of tests (schema, simulation). The
 // tools are a separate module, which the program does not require.
 var may = map[string][]string{
-	"weir/internal/weir":                {},
-	"weir/internal/contract":            {"weir/internal/clock", "weir/internal/weir"},
-	"weir/internal/storage":             {},
-	"weir/internal/storage/azure":       {"weir/internal/storage", "weir/internal/storage/timelimit"},
+	"weir/internal/weir":     {},
+	"weir/internal/contract": {"weir/internal/clock", "weir/internal/weir"},
+	"weir/internal/storage":  {},
+	"weir/internal/storage/azure": {"weir/internal/storage", "weir/internal/storage/denial",
+		"weir/internal/storage/timelimit"},
 	"weir/internal/storage/memory":      {"weir/internal/storage"},
 	"weir/internal/storage/storagetest": {"weir/internal/storage"},
 	"weir/internal/storage/timelimit":   {"weir/internal/storage"},
+	"weir/internal/storage/denial":      {"weir/internal/storage"},
 	"weir/internal/lease": {"weir/internal/clock",
 		"weir/internal/retry", "weir/internal/storage"},
 	"weir/internal/lane/rows":   {"weir/internal/clock", "weir/internal/storage"},

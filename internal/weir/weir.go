@@ -103,6 +103,7 @@ type Result struct {
 	RetryAfter   time.Duration // Retry-After of the CMS, at most an hour; 0 = none
 	Unanswered   bool          // the CMS can still be working on the request, so the settle time must pass
 	Refused      bool          // Outcome is unavailable because of a 403; perhaps the CMS refuses only this message
+	Unsent       bool          // Weir sent no request, so the result shows nothing about the CMS
 	StartedAt    time.Time
 	Duration     time.Duration
 	RememberedID string // the CMS's id of the key's item, which this attempt learned; empty = it learned none
@@ -129,6 +130,7 @@ type Attempt struct {
 	Reason   string        `json:"reason,omitempty"`
 	Body     string        `json:"body,omitempty"`
 	Fence    int64         `json:"fence,omitempty"`
+	Unsent   bool          `json:"unsent,omitempty"` // Weir sent no request
 	Steps    []Step        `json:"steps,omitempty"`
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/storage"
+	"weir/internal/storage/denial"
 	"weir/internal/storage/timelimit"
 )
 
@@ -45,9 +46,16 @@ type Account struct {
 	leases  *Leases
 	// The inbox, and the archive's containers of accepted and rejected files.
 	inbox, accepted, rejected *Files
+	judged                    judgedReads
 	hasFiles                  bool
 	now                       func() time.Time
 	idle                      interface{ CloseIdleConnections() }
+}
+
+// judgedReads are the containers as callers get them: a hanging call is cut off, and a denied read is judged.
+type judgedReads struct {
+	bodies                    timelimit.BlobPort
+	inbox, accepted, rejected storage.Files
 }
 
 // Open prepares the clients of an account. It sends no request.
@@ -78,6 +86,9 @@ func Open(c Config) (*Account, error) {
 		hasFiles: c.HasFiles,
 		now:      c.Now,
 	}
+	a.judged = judgedReads{bodies: denial.Blobs(timelimit.Blobs(a.bodies)),
+		inbox: denial.Files(timelimit.Files(a.inbox)), accepted: denial.Files(timelimit.Files(a.accepted)),
+		rejected: denial.Files(timelimit.Files(a.rejected))}
 	a.idle, _ = c.Transport.(interface{ CloseIdleConnections() })
 	return a, nil
 }
@@ -95,19 +106,19 @@ func (a *Account) Poison() timelimit.QueuePort { return timelimit.Queue(a.poison
 func (a *Account) InboxEvents() timelimit.QueuePort { return timelimit.Queue(a.events) }
 
 // Bodies returns the container of large bodies and of batches.
-func (a *Account) Bodies() timelimit.BlobPort { return timelimit.Blobs(a.bodies) }
+func (a *Account) Bodies() timelimit.BlobPort { return a.judged.bodies }
 
 // Leases returns the leases of lanes and all other leases.
 func (a *Account) Leases() storage.Leases { return timelimit.Leases(a.leases) }
 
 // Inbox returns the container that other systems put files into.
-func (a *Account) Inbox() storage.Files { return timelimit.Files(a.inbox) }
+func (a *Account) Inbox() storage.Files { return a.judged.inbox }
 
 // Accepted returns the container of the archive's accepted files.
-func (a *Account) Accepted() storage.Files { return timelimit.Files(a.accepted) }
+func (a *Account) Accepted() storage.Files { return a.judged.accepted }
 
 // Rejected returns the container of the archive's rejected files.
-func (a *Account) Rejected() storage.Files { return timelimit.Files(a.rejected) }
+func (a *Account) Rejected() storage.Files { return a.judged.rejected }
 
 // Close closes idle connections. The account can still be used after Close.
 func (a *Account) Close() {

@@ -44,7 +44,7 @@ func (b *Blobs) uploadBlob(ctx context.Context, name string, data []byte) error 
 
 // Get implements storage.Blobs.
 func (b *Blobs) Get(ctx context.Context, name string) (data []byte, err error) {
-	err = doRead(ctx, "blob get", func(ctx context.Context) error {
+	err = doObjectRead(ctx, "blob get", func(ctx context.Context) error {
 		r, err := b.container.NewBlobClient(name).DownloadStream(ctx, nil)
 		if err != nil {
 			return err

@@ -63,8 +63,11 @@ func clientOptions(c Config, service string) policy.ClientOptions {
 		Telemetry:        policy.TelemetryOptions{ApplicationID: "weir"},
 		PerRetryPolicies: []policy.Policy{&requestPolicy{service: service, counter: c.Counter}},
 	}
-	if service == "table" {
+	switch service {
+	case "table":
 		o.PerCallPolicies = []policy.Policy{batchPolicy{}, answerPolicy{}}
+	case "blob":
+		o.PerCallPolicies = []policy.Policy{encodingPolicy{}}
 	}
 	return o
 }

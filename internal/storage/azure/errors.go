@@ -44,6 +44,7 @@ func toStorageError(op string, m callClass, err error) error {
 	if errors.As(err, &r) {
 		e.Kind = kindOf(m, r.StatusCode, r.ErrorCode)
 		e.RetryAfter = retryAfter(r.RawResponse)
+		e.Code = responseError{r}.Error()
 		e.Err = addErrGone(r.ErrorCode, responseError{r})
 	}
 	return e
@@ -88,6 +89,8 @@ func kindOf(m callClass, status int, code string) storage.Kind {
 		return storage.Precondition
 	case http.StatusRequestEntityTooLarge:
 		return storage.TooLarge
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return storage.Denied
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		return storage.Throttled
 	}
@@ -95,6 +98,18 @@ func kindOf(m callClass, status int, code string) storage.Kind {
 		return m.ambiguousKind() // a status below 300 means that the answer could not be read
 	}
 	return storage.Other
+}
+
+// toObjectError converts an error of the SDK for the read of one blob or file. Storage's definite refusals of such a
+// read concern this object: for example it is archived (409 BlobArchived), or encrypted with a key that the caller did
+// not send (409 BlobUsesCustomerSpecifiedEncryption). The exceptions are 401 and 403, which can concern the caller.
+func toObjectError(op string, err error) error {
+	err = toStorageError(op, readCall, err)
+	var e *storage.Error
+	if errors.As(err, &e) && (e.Kind == storage.Conflict || e.Kind == storage.TooLarge || e.Kind == storage.Other) {
+		e.Kind = storage.Unreadable
+	}
+	return err
 }
 
 // retryAfter returns the pause that storage asks for; 0 = none, or unreadable. The header Retry-After has a number of

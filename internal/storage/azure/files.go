@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -75,6 +76,7 @@ func describeFile(item *container.BlobItem) storage.File {
 	if p := item.Properties; p != nil {
 		found.ETag = quoteETag(deref(p.ETag))
 		found.Size, found.ContentType = deref(p.ContentLength), deref(p.ContentType)
+		found.ContentEncoding = deref(p.ContentEncoding)
 		found.ModifiedAt = deref(p.LastModified).UTC()
 		found.IsGrowing = p.BlobType != nil && *p.BlobType != container.BlobTypeBlockBlob
 	}
@@ -103,7 +105,7 @@ func (f *Files) Read(ctx context.Context, name string, version storage.ETag, off
 	err error) {
 	o := &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: offset, Count: length},
 		AccessConditions: onlyVersion(version)}
-	err = doRead(ctx, "file read", func(ctx context.Context) error {
+	err = doObjectRead(ctx, "file read", func(ctx context.Context) error {
 		r, err := f.container.NewBlobClient(name).DownloadStream(ctx, o)
 		if err != nil {
 			return err
@@ -112,7 +114,8 @@ func (f *Files) Read(ctx context.Context, name string, version storage.ETag, off
 		defer body.Close()
 		data, err = io.ReadAll(downloadBody{body, ctx})
 		if err == nil && int64(len(data)) != length {
-			err = io.ErrUnexpectedEOF
+			return &storage.Error{Op: "file read", Kind: storage.Unreadable, Index: -1,
+				Err: fmt.Errorf("%d bytes in place of %d", len(data), length)}
 		}
 		return err
 	})

@@ -67,6 +67,22 @@ func doRead(ctx context.Context, op string, call func(context.Context) error) er
 	return toStorageError(op, readCall, call(ctx))
 }
 
+// doObjectRead reads the content of a blob or file, and enables retries.
+func doObjectRead(ctx context.Context, op string, call func(context.Context) error) error {
+	ctx, _ = withSendState(withRetries(ctx))
+	return toObjectError(op, call(ctx))
+}
+
+// encodingPolicy asks storage for the stored bytes of a blob. Without this header, net/http would decompress a blob
+// that was uploaded with Content-Encoding gzip. Its bytes would then not have the length in the listing.
+type encodingPolicy struct{}
+
+// Do implements policy.Policy.
+func (encodingPolicy) Do(req *policy.Request) (*http.Response, error) {
+	req.Raw().Header.Set("Accept-Encoding", "identity")
+	return req.Next()
+}
+
 // doIdempotent makes a write, and enables retries. A repeat of the write must change nothing.
 func doIdempotent(ctx context.Context, op string, call func(context.Context) error) error {
 	return doWrite(withRetries(ctx), op, call)

@@ -1,6 +1,8 @@
 package azure_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -118,7 +120,8 @@ func TestWrite_Statuses(t *testing.T) {
 		{500, "OperationTimedOut", storage.Ambiguous},
 		{503, "ServerBusy", storage.Throttled},
 		{429, "TooManyRequests", storage.Throttled},
-		{403, "AuthenticationFailed", storage.Other},
+		{401, "InvalidAuthenticationInfo", storage.Denied},
+		{403, "AuthenticationFailed", storage.Denied},
 		{413, "RequestBodyTooLarge", storage.TooLarge},
 		{409, "TableBeingDeleted", storage.Unavailable},
 	} {
@@ -265,5 +268,57 @@ func TestTransact_FaultOfStorageNamesNoOperation(t *testing.T) {
 		if err := writes["transact"](t.Context(), a); storage.KindOf(err) != want || storage.FailedAt(err) != at {
 			t.Errorf("%d: err = %v at %d, want %v at %d", status, err, storage.FailedAt(err), want, at)
 		}
+	}
+}
+
+// A definite refusal of the read of one blob or file concerns this object, except 401 and 403.
+func TestObjectRead_Statuses(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		status int
+		code   string
+		want   storage.Kind
+	}{
+		{409, "BlobArchived", storage.Unreadable},
+		{409, "BlobBeingRehydrated", storage.Unreadable},
+		{409, "BlobUsesCustomerSpecifiedEncryption", storage.Unreadable},
+		{400, "InvalidHeaderValue", storage.Unreadable},
+		{416, "InvalidRange", storage.Unreadable},
+		{401, "InvalidAuthenticationInfo", storage.Denied},
+		{403, "AuthorizationPermissionMismatch", storage.Denied},
+		{404, "BlobNotFound", storage.NotFound},
+		{404, "ContainerNotFound", storage.Unavailable},
+		{412, "ConditionNotMet", storage.Precondition},
+		{503, "ServerBusy", storage.Throttled},
+		{500, "InternalError", storage.Unavailable},
+	} {
+		a := onServer(t, func(w http.ResponseWriter, _ *http.Request) { answerError(w, test.status, test.code) })
+		_, blob := a.Bodies().Get(t.Context(), "b")
+		_, file := a.Inbox().Read(t.Context(), "f", "", 0, 1)
+		for op, err := range map[string]error{"blob": blob, "file": file} {
+			if got := storage.KindOf(err); err == nil || got != test.want {
+				t.Errorf("%s, %d %s: got %v, want %s", op, test.status, test.code, err, test.want)
+			}
+			if want := fmt.Sprint(test.status, " ", test.code); storage.Describe(err) != want {
+				t.Errorf("%s: got the description %q, want %q", op, storage.Describe(err), want)
+			}
+		}
+	}
+}
+
+// A file that was uploaded with Content-Encoding gzip is returned as it is stored, so it has its length of the listing.
+func TestFiles_ReadLeavesTheCoding(t *testing.T) {
+	t.Parallel()
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write([]byte("<article/>"))
+	_ = w.Close()
+	a := onServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(packed.Bytes())
+	})
+	got, err := a.Inbox().Read(t.Context(), "f", "", 0, int64(packed.Len()))
+	if err != nil || !bytes.Equal(got, packed.Bytes()) {
+		t.Errorf("got %d bytes, %v; want the %d stored bytes", len(got), err, packed.Len())
 	}
 }
