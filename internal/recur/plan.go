@@ -1,6 +1,7 @@
 package recur
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -35,7 +36,7 @@ var cronParser = cron.MustNewParser(
 
 const everyPrefix = "@every "
 
-// NewPlan returns the plan of a definition. If the definition has no start, @every counts from the parameter "anchor".
+// NewPlan returns the plan of a definition, which may be one that an earlier version of Weir has stored. If the definition has no start, @every counts from the parameter "anchor".
 // The error has the kind Invalid and lists all problems.
 func NewPlan(d Definition, anchor time.Time) (*Plan, error) {
 	p := &Plan{start: d.Start, end: d.End, anchor: anchor.Truncate(time.Second), zone: time.UTC}
@@ -81,12 +82,12 @@ func (p *Plan) parseCron(text string) error {
 		return fmt.Errorf("the time zone has a field of its own: timeZone")
 	}
 	parsed, err := cronParser.Parse(text)
-	if err != nil {
-		return err
-	}
 	spec, ok := parsed.(*cron.SpecSchedule)
-	if !ok {
-		return fmt.Errorf("unrecognized descriptor: %s", text)
+	if err != nil || !ok {
+		if err := checkCron(text); err != nil {
+			return err // in words of Weir; the library's are for programmers
+		}
+		return errors.New("the fields cannot be read")
 	}
 	spec.Location = time.UTC
 	p.spec = spec

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strings"
 	"time"
 
 	"weir/internal/lane"
@@ -93,6 +94,11 @@ func (r *Runner) checkDefinition(ctx context.Context, d Definition) error {
 	plan, err := NewPlan(d, now)
 	if err != nil {
 		return err
+	}
+	// Only new definitions are held against the grammar, because stored ones must go on.
+	if err := checkCron(strings.TrimSpace(d.Cron)); err != nil {
+		return newInvalidError("the schedule cannot be read",
+			weir.Problem{Path: "cron", Rule: "cron", Message: err.Error()})
 	}
 	sample := plan.Next(now)
 	if sample.IsZero() {

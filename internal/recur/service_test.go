@@ -129,6 +129,8 @@ func TestRunner_PutShortlyBeforeADueTime(t *testing.T) {
 func TestRunner_PutRefuses(t *testing.T) {
 	for name, d := range map[string]recur.Definition{
 		"ABadCron":    newDefinition("every day"),
+		"ASlip":       newDefinition("*-5 * * * *"),
+		"ACommaMore":  newDefinition("0 1,,2 * * *"),
 		"ABadOverlap": newDefinition("@daily", func(d *recur.Definition) { d.Overlap = "wait" }),
 		"ABadMissed":  newDefinition("@daily", func(d *recur.Definition) { d.Missed = "some" }),
 		"AYearTooFar": newDefinition("@daily",
