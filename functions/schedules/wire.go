@@ -45,7 +45,7 @@ func (f *Function) addMessage(r *http.Request, d recur.Definition,
 		d.Message = []byte(*in.Message)
 		if size := int64(len(d.Message)); size > f.MaxBody {
 			return d, &weir.Error{Kind: weir.TooLarge, Op: "schedules",
-				Message: fmt.Sprintf("the message has %d bytes and may have %d", size, f.MaxBody)}
+				Message: fmt.Sprintf("the message has %d bytes and may have %d (maxBody in weir.yaml)", size, f.MaxBody)}
 		}
 		return d, nil
 	}

@@ -133,8 +133,9 @@ func (r *running) newInbox() *inbox.Collector {
 		Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
 		Filer:   r.newFiler(tracedAppender{r.appender, r.instruments.export}, r.upstreams),
 		Batches: r.batches, CanSplit: len(r.contracts.SplitPaths()) > 0, MaxBody: int64(r.settings.MaxBody),
-		Quiet: time.Duration(s.Quiet), Folders: s.inboxFolders(), Retention: time.Duration(s.retentionOrDefault()),
-		Wake: r.wakeFiled, Refused: r.instruments.metrics.Refused, Now: time.Now, Logger: r.log,
+		Quiet: time.Duration(s.Quiet), Folders: s.inboxFolders(), RefusesOthers: s.Others == refuseOthers,
+		Retention: time.Duration(s.retentionOrDefault()),
+		Wake:      r.wakeFiled, Refused: r.instruments.metrics.Refused, Now: time.Now, Logger: r.log,
 	})
 }
 

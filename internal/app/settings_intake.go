@@ -24,6 +24,7 @@ type fileSettings struct {
 	Quiet     duration     `yaml:"quiet"`     // time for which a file must be unchanged before Weir takes it
 	Retention *duration    `yaml:"retention"` // retention of the archive; nil = defaultFileRetention
 	Folders   []fileFolder `yaml:"folders"`   // files outside of these folders have no upstream
+	Others    string       `yaml:"others"`    // allowOthers or refuseOthers for files outside of the folders; "" = allow
 }
 
 // fileFolder assigns the files of a folder to an upstream.
@@ -40,6 +41,12 @@ const (
 	maxQuiet = duration(24 * time.Hour)
 )
 
+// The values of intake.files.others.
+const (
+	allowOthers  = "allow"
+	refuseOthers = "refuse"
+)
+
 // checkValues calls the function "must" for each rule of intake.files. If the settings do not have intake.files, f is
 // nil.
 func (f *fileSettings) checkValues(must func(ok bool, format string, args ...any)) {
@@ -49,6 +56,10 @@ func (f *fileSettings) checkValues(must func(ok bool, format string, args ...any
 	must(f.Quiet >= 0 && f.Quiet <= maxQuiet, "intake.files.quiet is %s and must be 0s to 24h", f.Quiet)
 	must(f.retentionOrDefault() >= duration(24*time.Hour), "intake.files.retention is %s and must be at least 1d",
 		f.retentionOrDefault())
+	must(f.Others == "" || f.Others == allowOthers || f.Others == refuseOthers,
+		"intake.files.others is %q and must be %s or %s", f.Others, allowOthers, refuseOthers)
+	must(f.Others != refuseOthers || len(f.Folders) > 0,
+		"intake.files.others is refuse and needs intake.files.folders, because it would refuse every file")
 	for i, folder := range f.Folders {
 		name := folder.Folder
 		must(name != "" && len(name) <= maxFolder && path.Clean("/"+name) == "/"+name,

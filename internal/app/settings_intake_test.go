@@ -83,6 +83,8 @@ func TestLoadSettings_Files(t *testing.T) {
 		"NoFolder":       {lines: "{ folders: [{ upstream: a }] }", problem: `folders[0].folder is "" and must be`},
 		"NoUpstream": {lines: "{ folders: [{ folder: erp }] }",
 			problem: "folders[0].upstream is missing: a name of upstreams"},
+		"Others":      {lines: "{ others: no }", problem: `intake.files.others is "no" and must be allow or refuse`},
+		"OthersAlone": {lines: "{ others: refuse }", problem: "needs intake.files.folders"},
 		"FolderInAnother": {lines: "{ folders: [{ folder: erp/x, upstream: a }, { folder: erp, upstream: a }] }",
 			problem: `folders[1].folder is "erp" and must not overlap with the earlier "erp/x"`},
 	} {

@@ -18,6 +18,11 @@ func (s *Settings) listWarnings() []string {
 		warnings = append(warnings, "AzureWebJobsStorage names http addresses: messages cross the network "+
 			"unencrypted; use DefaultEndpointsProtocol=https")
 	}
+	if f := s.Intake.Files; f != nil && len(s.Upstreams) > 0 && f.Others != refuseOthers {
+		warnings = append(warnings, "intake.files takes files outside of its folders, and they have no upstream: an "+
+			"upstream that can write to the container evades its contracts and limits by writing beside its folder; "+
+			"write others: refuse")
+	}
 	for _, c := range s.Contracts {
 		if c.Supersede && c.VersionMax == "" {
 			warnings = append(warnings, fmt.Sprintf("contract %s supersedes by version and has no versionMax: after "+

@@ -19,6 +19,26 @@ func TestWarnings_NameContractsWithoutVersionMax(t *testing.T) {
 	}
 }
 
+func TestWarnings_NameFilesWithoutAnUpstream(t *testing.T) {
+	t.Parallel()
+	upstreams := []upstreamSettings{{Name: "a"}}
+	for name, c := range map[string]struct {
+		upstreams []upstreamSettings
+		files     *fileSettings
+		isWarned  bool
+	}{
+		"no files": {upstreams, nil, false}, "no upstreams": {nil, &fileSettings{}, false},
+		"default": {upstreams, &fileSettings{}, true}, "allow": {upstreams, &fileSettings{Others: "allow"}, true},
+		"refuse": {upstreams, &fileSettings{Others: "refuse"}, false},
+	} {
+		s := Settings{Upstreams: c.upstreams}
+		s.Intake.Files = c.files
+		if got := strings.Join(s.listWarnings(), "\n"); strings.Contains(got, "others: refuse") != c.isWarned {
+			t.Errorf("%s: got %q, want a warning: %v", name, got, c.isWarned)
+		}
+	}
+}
+
 func TestWarnings_NameClearText(t *testing.T) {
 	t.Parallel()
 	const account = "AccountName=a;AccountKey=s3cret"

@@ -136,7 +136,7 @@ func (r *partReader) readWhole() (part, error) {
 		return part{}, err
 	case int64(len(body)) > r.maxBody:
 		return part{err: &weir.Error{Kind: weir.TooLarge, Op: "batch",
-			Message: fmt.Sprintf("the part is over %d bytes", r.maxBody)}}, nil
+			Message: fmt.Sprintf("the part is over %d bytes (maxBody in weir.yaml)", r.maxBody)}}, nil
 	}
 	return part{contentType: r.file.contentType, body: body}, nil
 }

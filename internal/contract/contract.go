@@ -155,7 +155,7 @@ func (s *Set) acceptBody(ctx context.Context, contentType string, body []byte, p
 	}
 	if size := int64(len(body)); size > s.limits.MaxBody {
 		return weir.Message{}, newError(weir.TooLarge,
-			fmt.Sprintf("the body has %d bytes and may have %d", size, s.limits.MaxBody))
+			fmt.Sprintf("the body has %d bytes and may have %d (maxBody in weir.yaml)", size, s.limits.MaxBody))
 	}
 	if contentType == "" {
 		contentType = "application/xml"

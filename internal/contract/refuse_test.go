@@ -109,7 +109,7 @@ var notXML = []refusal{
 
 var notReadable = []refusal{
 	{xml, "", 400, "", "", "the body is empty"},
-	{xml, "<a>" + strings.Repeat("x", 64<<10) + "</a>", 413, "", "", "the body has 65543 bytes and may have 65536"},
+	{xml, "<a>" + strings.Repeat("x", 64<<10) + "</a>", 413, "", "", "the body has 65543 bytes and may have 65536 (maxBody in weir.yaml)"},
 	{"application/json", good, 415, "", "",
 		"the Content-Type is application/json and must be XML: application/xml, text/xml or one that ends in +xml"},
 	{"text/plain", good, 415, "", "",

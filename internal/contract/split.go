@@ -303,7 +303,7 @@ func (p *Splitter) endPart() *Part {
 	written, isWhole := p.source.endPart(p.decoder.InputOffset())
 	if !isWhole || int64(len(written)+len(open.inherited)) > p.limits.MaxBody {
 		return &Part{Line: open.line, Err: newError(weir.TooLarge,
-			fmt.Sprintf("the part is over %d bytes", p.limits.MaxBody))}
+			fmt.Sprintf("the part is over %d bytes (maxBody in weir.yaml)", p.limits.MaxBody))}
 	}
 	body := make([]byte, 0, len(written)+len(open.inherited))
 	body = append(body, written[:open.insertAt]...)

@@ -26,7 +26,7 @@ type Batches interface {
 	Accept(ctx context.Context, s batch.Spec, body io.Reader) (wire.Batch, error)
 }
 
-// Config configures a Collector. All fields are required, except Quiet and Folders.
+// Config configures a Collector. All fields are required, except Quiet, Folders and RefusesOthers.
 type Config struct {
 	Inbox, Accepted, Rejected storage.Files
 	Leases                    storage.Leases
@@ -37,13 +37,15 @@ type Config struct {
 	MaxBody                   int64 // largest size of a message, in bytes
 	// Quiet is the time for which a file must be unchanged before it is taken. An append blob or a page blob must be
 	// unchanged for at least a minute, and an empty file for at least an hour.
-	Quiet     time.Duration
-	Folders   []Folder
-	Retention time.Duration   // age at which RemoveExpired removes an accepted or rejected file
-	Wake      func(lane int)  // wakes this process's worker of a lane; returns at once
-	Refused   func(err error) // called for each refused file, but not for a batch that is rejected later
-	Now       func() time.Time
-	Logger    *slog.Logger
+	Quiet   time.Duration
+	Folders []Folder
+	// RefusesOthers means that files outside of all Folders are rejected.
+	RefusesOthers bool
+	Retention     time.Duration   // age at which RemoveExpired removes an accepted or rejected file
+	Wake          func(lane int)  // wakes this process's worker of a lane; returns at once
+	Refused       func(err error) // called for each refused file, but not for a batch that is rejected later
+	Now           func() time.Time
+	Logger        *slog.Logger
 }
 
 const (

@@ -86,6 +86,25 @@ func TestCollect_NamesTheUpstreamOfAFolder(t *testing.T) {
 	})
 }
 
+// An upstream must not evade its limits by a file beside its folder, also if the file is a batch.
+func TestCollect_RefusesFilesOutsideOfTheFolders(t *testing.T) {
+	simulateInbox(t, func(w *world) {
+		p := w.startProcess(withLimits(&limits{count: 100, span: time.Hour}),
+			func(cfg *inbox.Config) { cfg.RefusesOthers = true })
+		defer p.stopProcess()
+		w.dropFile("erp/a.xml", newArticle("/a", 1))
+		w.dropFile("erpx/b.xml", newArticle("/b", 1))
+		w.dropFile("feed.xml", "<feed>"+newArticle("/c", 1)+"</feed>")
+		p.takeFiles()
+		w.checkNames("accepted", w.accepted, "erp/a.xml")
+		w.checkNames("rejected", w.rejected, "erpx/b.xml", "erpx/b.xml.problems.json", "feed.xml",
+			"feed.xml.problems.json")
+		if got := w.lanes.Messages(); len(got) != 1 || got[0].Upstream != "planning" {
+			t.Errorf("got the messages %+v, want one of planning", got)
+		}
+	})
+}
+
 // The settings of this test have a split path, so a file becomes a batch if its root element has no contract. The file
 // of this test has a contract, but its upstream may not send messages of this contract. So Weir must reject the file,
 // and must not take it as a batch.

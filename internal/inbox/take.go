@@ -97,6 +97,11 @@ func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 	if t.isLeft, t.failure = c.isLeft(ctx, f); t.isLeft || t.failure != nil {
 		return t
 	}
+	if c.RefusesOthers && c.upstreamOf(f) == "" {
+		t.refusal = &weir.Error{Kind: weir.Forbidden, Op: "inbox",
+			Message: "the file lies in no folder of an upstream, and others: refuse is set"}
+		return t
+	}
 	if f.Size == 0 {
 		t.refusal = &weir.Error{Kind: weir.Malformed, Op: "inbox", Message: "the file is empty"}
 		return t
@@ -115,7 +120,7 @@ func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 		t.isBatch = c.CanSplit
 		if !c.CanSplit {
 			t.refusal = &weir.Error{Kind: weir.TooLarge, Op: "inbox",
-				Message: fmt.Sprintf("the file has %d bytes and may have %d", f.Size, c.MaxBody)}
+				Message: fmt.Sprintf("the file has %d bytes and may have %d (maxBody in weir.yaml)", f.Size, c.MaxBody)}
 		}
 		return t
 	}

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"net/http"
+	"slices"
 
 	"weir/internal/weir"
 )
@@ -16,6 +17,11 @@ const (
 	timestampHeader = "Webhook-Timestamp"
 	signatureHeader = "Webhook-Signature"
 )
+
+// otherNames has the names that Svix gives to the headers of Standard Webhooks
+// (https://docs.svix.com/receiving/verifying-payloads/how-manual). The scheme is the same.
+var otherNames = map[string]string{idHeader: "Svix-Id", timestampHeader: "Svix-Timestamp",
+	signatureHeader: "Svix-Signature"}
 
 // Parameter is a query parameter that can name the upstream instead of NameHeader. Many senders of webhooks let their
 // users set the address, but not the headers.
@@ -32,7 +38,8 @@ type Credentials struct {
 
 // ReadCredentials reads credentials from a request's headers, whose names must be canonical, and from the values of
 // Parameter. It returns a Malformed error in these cases:
-//   - A header or Parameter occurs twice or is empty.
+//   - A header or Parameter occurs twice or is empty. A header of Svix is the header of Standard Webhooks; a request
+//     may have both with the same value.
 //   - The request has both NameHeader and Parameter.
 //   - The request has credentials of more than one kind: a key, GitHub's signature, or Standard Webhooks.
 //   - The request has some headers of Standard Webhooks, but not all.
@@ -41,14 +48,11 @@ func ReadCredentials(h http.Header, parameter []string) (Credentials, error) {
 	var c Credentials
 	for name, target := range map[string]*string{NameHeader: &c.name, KeyHeader: &c.key, gitHubHeader: &c.gitHub,
 		idHeader: &c.id, timestampHeader: &c.timestamp, signatureHeader: &c.signature} {
-		switch values := h[name]; {
-		case len(values) > 1:
-			return c, malformedError("send " + name + " only once")
-		case len(values) == 1 && values[0] == "":
-			return c, malformedError(name + " is empty")
-		case len(values) == 1:
-			*target = values[0]
+		value, err := readOnce(h, name)
+		if err != nil {
+			return c, err
 		}
+		*target = value
 	}
 	switch {
 	case len(parameter) > 1 || len(parameter) == 1 && c.name != "":
@@ -60,6 +64,23 @@ func ReadCredentials(h http.Header, parameter []string) (Credentials, error) {
 		c.name = parameter[0]
 	}
 	return c, c.checkKinds()
+}
+
+// readOnce returns the only value of a header, or of the header with its other name; "" = the request has neither.
+func readOnce(h http.Header, name string) (string, error) {
+	values, others := h[name], h[otherNames[name]]
+	switch all := slices.Concat(values, others); {
+	case len(all) == 0:
+		return "", nil
+	case len(values) > 1 || len(others) > 1:
+		return "", malformedError("send " + name + " only once")
+	case len(all) == 2 && all[0] != all[1]:
+		return "", malformedError(name + " and " + otherNames[name] + " differ: send one of them")
+	case all[0] == "":
+		return "", malformedError(name + " is empty")
+	default:
+		return all[0], nil
+	}
 }
 
 func (c *Credentials) checkKinds() error {
