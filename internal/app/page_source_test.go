@@ -7,7 +7,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"weir/internal/lane"
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
 	"weir/internal/trial"
 	"weir/internal/weir"
 )
@@ -71,5 +75,105 @@ func TestPageSource_Try(t *testing.T) {
 	cancel()
 	if got, err := (&pageSource{r}).Try(ended, id, false); err == nil && got.Verdict != trial.CutOff {
 		t.Errorf("Try after the request ended = %+v, want an error or the verdict %s", got, trial.CutOff)
+	}
+}
+
+// The page of a dead message and the replay without force must agree: the page names an obstacle if and only if Weir
+// refuses the replay. Otherwise operators learn to tick Force, which overwrites newer content.
+func TestPageSource_ReplayObstacle(t *testing.T) {
+	t.Parallel()
+	r := newTestRunning(t)
+	if err := r.store.EnsureControlRows(t.Context(), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	holder := newTestHolder(t, r)
+	alone, overtaken, copied := holder.append("/alone"), holder.append("/overtaken"), holder.append("/copied")
+	unsent, newer := holder.append("/unsent"), holder.append("/overtaken")
+	for _, e := range []*lane.Entry{alone, overtaken, copied} {
+		e.Record(weir.Result{Outcome: weir.OutcomeRejected, Status: http.StatusBadRequest, Reason: "no"}, 1, true)
+		holder.finish(e, weir.Dead)
+	}
+	holder.finish(unsent, weir.Dead) // for example, the message ended three holders, and no attempt was recorded
+	newer.Record(weir.Result{Outcome: weir.OutcomeDelivered, Status: http.StatusOK}, 1, true)
+	holder.finish(newer, weir.Delivered)
+	holder.blockReplay(copied, "a-message-of-the-earlier-epoch")
+
+	for e, wantObstacle := range map[*lane.Entry]string{alone: "", unsent: "",
+		overtaken: newer.Message.Public().String(), copied: "a-message-of-the-earlier-epoch"} {
+		id := e.Message.Public().String()
+		page := httptest.NewRecorder()
+		r.handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/api/dashboard/messages/"+id, nil))
+		text := page.Body.String()
+		isNamed := strings.Contains(text, "A replay needs Force.")
+		if page.Code != http.StatusOK || isNamed != (wantObstacle != "") || !strings.Contains(text, wantObstacle) {
+			t.Errorf("%s: the page has status %d, and names an obstacle: %t; want 200 and the obstacle %q", e.Message.Key,
+				page.Code, isNamed, wantObstacle)
+		}
+		answer := httptest.NewRecorder()
+		r.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/api/messages/"+id+"/replay", nil))
+		want := http.StatusAccepted
+		if wantObstacle != "" {
+			want = http.StatusConflict
+		}
+		if answer.Code != want {
+			t.Errorf("%s: replay without force: got %d %s, want %d", e.Message.Key, answer.Code, answer.Body, want)
+		}
+	}
+}
+
+// testHolder changes the messages of lane 0 as a holder does.
+type testHolder struct {
+	*running
+	t      *testing.T
+	writer *lane.Writer
+}
+
+func newTestHolder(t *testing.T, r *running) *testHolder {
+	t.Helper()
+	writer, err := r.store.RaiseFence(t.Context(), 0, "nonce", lane.Tail{}, func(*lane.Tail) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &testHolder{r, t, writer}
+}
+
+// append appends a message of a key. No holder but h delivers it, because no drainer is woken.
+func (h *testHolder) append(key string) *lane.Entry {
+	h.t.Helper()
+	filed, err := h.appender.AppendWithoutWake(h.t.Context(), weir.Message{Contract: "article", Key: key,
+		ContentType: "application/xml", Body: []byte("<article/>")}, "")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	e, err := h.store.ReadMessage(h.t.Context(), 0, filed.Message.ID.Seq)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return e
+}
+
+// finish makes a message final. A delivery is recorded as the last one of its key.
+func (h *testHolder) finish(e *lane.Entry, stage weir.Stage) {
+	h.t.Helper()
+	ch, batch := &lane.Change{}, &lane.Batch{}
+	if err := ch.Finish(e, stage, time.Now()); err != nil {
+		h.t.Fatal(err)
+	}
+	if stage == weir.Delivered {
+		ch.SaveLastDelivery(e)
+	}
+	batch.TryAdd(ch)
+	if err := h.writer.Commit(h.t.Context(), batch); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// blockReplay stores the id of a later message, as a copy of the message has it after a change of the number of lanes.
+func (h *testHolder) blockReplay(e *lane.Entry, later string) {
+	h.t.Helper()
+	merge := storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()),
+		Values: rows.Values(rows.ReplayBlockedBy.Is(later))}
+	if _, err := h.store.Table.Transact(h.t.Context(), h.store.Partition(0), []storage.Op{merge}); err != nil {
+		h.t.Fatal(err)
 	}
 }

@@ -119,7 +119,7 @@ func (r *loader) loadChangesOf(m wire.MessageLine, into *[]Change) {
 // loadObstacleOf loads the reason why a replay of a dead message needs force; "" = no force is needed.
 func (r *loader) loadObstacleOf(id weir.ID, into *string) {
 	r.loadPart("the check of a replay", func() (err error) {
-		*into, err = r.d.obstacles.load(r.ctx, id.String(), r.page.Now, r.cacheAge(longAge),
+		*into, err = r.d.obstacles.load(r.ctx, id.String(), r.page.Now, r.cacheAge(shortAge),
 			func(ctx context.Context) (string, error) { return r.d.Obstacles.ReplayObstacle(ctx, id) })
 		return err
 	})

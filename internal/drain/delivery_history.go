@@ -26,8 +26,7 @@ func (t *trackedKeys) addKey(keyHash string) {
 // later in the key's order was delivered.
 type deliveryHistory struct {
 	laneScope
-	tracked    *trackedKeys
-	sinceFence int64 // all holders from this fence on have recorded deliveries; see lane.Tail.HistoryFence
+	tracked *trackedKeys
 }
 
 // loadTracked reads the keys with dead messages from storage, unless the last session's keys are reused.

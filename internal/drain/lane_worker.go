@@ -355,9 +355,6 @@ func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail) (w *lane.Wr
 				tail.InFlightCrashes++
 			}
 		}
-		if tail.HistoryFence == 0 {
-			tail.HistoryFence = tail.Fence
-		}
 		tail.IsOpen, tail.Holder, former.nonce = true, d.Name, tail.Nonce
 	})
 	return w, former, err

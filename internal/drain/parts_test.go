@@ -55,7 +55,7 @@ func runWithParts(t *testing.T, f func(t *testing.T, p *sessionParts)) {
 		p.startJournal()
 		p.keys, p.breaker = newKeyStates(time.Now, Backoff{}), newTestBreaker()
 		p.guard = &crashGuard{journal: p.journal}
-		p.history = &deliveryHistory{laneScope: p.laneScope, sinceFence: 1,
+		p.history = &deliveryHistory{laneScope: p.laneScope,
 			tracked: &trackedKeys{keys: map[string]bool{}}}
 		p.remembered = &rememberedIDs{laneScope: p.laneScope, byKey: map[string]string{}}
 		p.readAhead = &readAhead{store: store, nextRead: 1, dues: &dueCache{}}
@@ -66,8 +66,8 @@ func runWithParts(t *testing.T, f func(t *testing.T, p *sessionParts)) {
 // startJournal raises the fence and starts a committer, which runs until the test ends.
 func (p *sessionParts) startJournal() {
 	p.t.Helper()
-	setHistory := func(tail *lane.Tail) { tail.IsOpen, tail.HistoryFence = true, 1 }
-	writer, err := p.store.RaiseFence(p.t.Context(), 0, "nonce", lane.Tail{}, setHistory)
+	open := func(tail *lane.Tail) { tail.IsOpen = true }
+	writer, err := p.store.RaiseFence(p.t.Context(), 0, "nonce", lane.Tail{}, open)
 	if err != nil {
 		p.t.Fatal(err)
 	}

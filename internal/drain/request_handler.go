@@ -134,7 +134,7 @@ func (h *requestHandler) readAsked(ctx context.Context, requests []lane.Request)
 			return nil // retention has removed the message
 		}
 		if err == nil && isReplay && entries[i].Stage == weir.Dead {
-			obstacles[i], err = h.store.ReplayObstacle(ctx, entries[i], h.history.sinceFence)
+			obstacles[i], err = h.store.ReplayObstacle(ctx, entries[i])
 		}
 		return err
 	})
@@ -270,7 +270,7 @@ func (h *requestHandler) replayMessage(ctx context.Context, r lane.Request, ch *
 		h.replaced = append(h.replaced, old)
 	}
 	h.guard.pardon(r.Seq)
-	ch.Replay(e, r, storedTime(h.now()), h.history.sinceFence)
+	ch.Replay(e, r, storedTime(h.now()))
 	ch.SaveBlock(h.keys.requeueDead(e).KeyBlock)
 	return nil
 }

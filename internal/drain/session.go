@@ -56,7 +56,7 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	versions := &latestVersions{store: scope.store, lane: scope.lane, byKey: map[string]lane.LatestVersion{}}
 	remembered := &rememberedIDs{laneScope: scope, isUsedBy: d.Remembers, byKey: map[string]string{}}
 	guard := &crashGuard{journal: s.journal}
-	history := &deliveryHistory{laneScope: scope, sinceFence: tail.HistoryFence}
+	history := &deliveryHistory{laneScope: scope}
 	s.requests = &requestHandler{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
 		breaker: s.breaker, guard: guard, history: history, versions: versions,
 		ids: remembered, due: s.due}

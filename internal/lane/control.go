@@ -183,7 +183,7 @@ func (s *Store) EnsureControlRows(ctx context.Context, lane int, fence int64) er
 	_, err := s.Table.Transact(ctx, s.Partition(lane), []storage.Op{
 		{Kind: storage.Insert, Key: rows.HeadKey, Values: Head{Next: 1}.headValues()},
 		{Kind: storage.Insert, Key: rows.TailKey,
-			Values: Tail{Cursor: 1, Fence: fence, SentBelow: 1, HistoryFence: 1}.tailValues()},
+			Values: Tail{Cursor: 1, Fence: fence, SentBelow: 1}.tailValues()},
 	})
 	if err != nil && !storage.Is(err, storage.Conflict) {
 		return err

@@ -34,7 +34,7 @@ type Edit struct {
 // Conflict has these reasons:
 //   - The message is not dead, its content was erased, or a request to discard it waits.
 //   - o has an Edit, and a request to replay the message waits already.
-//   - o has no Force, and a later message of the key was delivered or may have been delivered.
+//   - o has no Force, and a later message of the key was delivered.
 //
 // NotFound: there is no such message, or retention has removed it or is removing it. Unavailable: the number of lanes
 // is being changed, or it is not known whether the request was stored.
@@ -51,8 +51,6 @@ type replayCall struct {
 	nonce  string
 	edit   map[string]any // columns of the Edit; nil until the edited body is stored
 	status weir.Status
-
-	historyFence *int64 // the value of Tail.HistoryFence; nil = tail was not read yet
 }
 
 // requestOps returns the operations that store the request, or none if there is nothing to do. e is the message as it
@@ -123,20 +121,13 @@ func (a *replayCall) isPending(ctx context.Context, e *Entry) (bool, error) {
 	return len(page.Rows) > 0, err
 }
 
-// checkAllowed returns a Conflict if a later message of the key was delivered or may have been delivered. A forced
-// request is always allowed. The holder makes the same check before it grants the request.
+// checkAllowed returns a Conflict if a later message of the key was delivered. A forced request is always allowed. The
+// holder makes the same check before it grants the request.
 func (a *replayCall) checkAllowed(ctx context.Context, e *Entry) error {
 	if a.Force {
 		return nil
 	}
-	if a.historyFence == nil {
-		c, err := a.ReadControl(ctx, e.Message.ID.Lane)
-		if err != nil {
-			return APIError("replay", err)
-		}
-		a.historyFence = &c.Tail.HistoryFence
-	}
-	reason, err := a.ReplayObstacle(ctx, e, *a.historyFence)
+	reason, err := a.ReplayObstacle(ctx, e)
 	if err != nil {
 		return APIError("replay", err)
 	}
@@ -191,10 +182,8 @@ func (e *Entry) IsReplayed() bool { return e.Message.Replays > 0 }
 // it returns the number of all counted attempts.
 func (e *Entry) AttemptsSinceReplay() int { return e.AttemptCount - e.attemptsBefore }
 
-// Replay makes a dead message wait again, in its block and at its old position. If it is unknown whether a later
-// message of the key was delivered, Replay records this uncertainty in the message's row. Without this record,
-// isHistoryUnknown would return false after the next attempt. w is the request, and historyFence is Tail.HistoryFence.
-func (c *Change) Replay(e *Entry, w Request, at time.Time, historyFence int64) {
+// Replay makes a dead message wait again, in its block and at its old position. w is the request.
+func (c *Change) Replay(e *Entry, w Request, at time.Time) {
 	e.Stage, e.IsHeld = weir.Queued, true
 	e.Message.Replays++
 	v := rows.Values(rows.Stage.Is(string(e.Stage)), rows.IsHeld.Is(true),
@@ -204,9 +193,6 @@ func (c *Change) Replay(e *Entry, w Request, at time.Time, historyFence int64) {
 		maps.Copy(v, w.edit)
 		rows.Put(v, rows.EditedAt.Is(at), rows.Edition.Is(int64(e.Message.Edition+1)))
 		e.Message.Version = rows.EditedVersion.Of(w.edit)
-	}
-	if e.isHistoryUnknown(historyFence) && rows.ReplayBlockedBy.Of(e.row) == "" {
-		rows.Put(v, rows.ReplayBlockedBy.Is(unknownHistory))
 	}
 	c.UpdateTail(func(t *Tail) { t.Counts.Dead-- })
 	c.ops = append(c.ops,

@@ -17,11 +17,7 @@ import (
 // handled. A repeated call does no harm.
 func (rs Requests) ReplayMany(ctx context.Context, lane int, entries []*Entry, force bool) (results []error,
 	err error) {
-	c, err := rs.store.ReadControl(ctx, lane)
-	if err != nil {
-		return nil, APIError("replay", err)
-	}
-	b := bulkReplay{store: rs.store, lane: lane, force: force, nonce: newNonce(), historyFence: c.Tail.HistoryFence}
+	b := bulkReplay{store: rs.store, lane: lane, force: force, nonce: newNonce()}
 	asked, err := b.prepareAll(ctx, entries)
 	for len(asked) > 0 && err == nil {
 		n := countTogether(asked)
@@ -33,12 +29,11 @@ func (rs Requests) ReplayMany(ctx context.Context, lane int, entries []*Entry, f
 
 // bulkReplay is one call of ReplayMany.
 type bulkReplay struct {
-	store        *Store
-	lane         int
-	force        bool
-	nonce        string  // one nonce for all requests; it shows requestAlone that a request is already stored
-	historyFence int64   // the value of Tail.HistoryFence
-	results      []error // the results of the messages that were handled so far
+	store   *Store
+	lane    int
+	force   bool
+	nonce   string  // one nonce for all requests; it shows requestAlone that a request is already stored
+	results []error // the results of the messages that were handled so far
 }
 
 // askedReplay is one message of the call.
@@ -63,8 +58,7 @@ func (b *bulkReplay) prepareAll(ctx context.Context, entries []*Entry) ([]askedR
 }
 
 func (b *bulkReplay) callFor() *replayCall {
-	return &replayCall{Store: b.store, ReplayOptions: ReplayOptions{Force: b.force}, nonce: b.nonce,
-		historyFence: &b.historyFence}
+	return &replayCall{Store: b.store, ReplayOptions: ReplayOptions{Force: b.force}, nonce: b.nonce}
 }
 
 func isReplayRefused(err error) bool {

@@ -27,7 +27,7 @@ func (b *bench) grantReplays(w *lane.Writer) {
 		}
 		ch, batch := &lane.Change{}, &lane.Batch{}
 		ch.ResolveRequest(r)
-		ch.Replay(e, r, time.Now(), w.Tail().HistoryFence)
+		ch.Replay(e, r, time.Now())
 		batch.TryAdd(ch)
 		if err := w.Commit(b.t.Context(), batch); err != nil {
 			b.t.Fatal(err)

@@ -19,7 +19,6 @@ type Tail struct {
 
 	RequestsSeen int64 // value of Head.RequestSeq up to which the holder has carried out the requests
 	SentBelow    int64 // no message with this number or a greater one was ever sent; 0 = not known
-	HistoryFence int64 // from this fence on, holders record last deliveries of keys; 0 = the last holder does not
 
 	DueState
 	CMSPause
@@ -139,7 +138,6 @@ func (t Tail) tailValues() map[string]any {
 		rows.IsOpen.Is(t.IsOpen), rows.Crashes.Is(t.Crashes), rows.InFlightSeq.Is(t.InFlightSeq),
 		rows.InFlightCrashes.Is(t.InFlightCrashes), rows.InFlightFence.Is(t.InFlightFence),
 		rows.IsClosed.Is(t.IsClosed), rows.MovedRecorded.Is(t.MovedRecorded), rows.SentBelow.Is(t.SentBelow),
-		rows.HistoryFence.Is(t.HistoryFence),
 	)
 }
 
@@ -150,7 +148,7 @@ func tailFrom(r storage.Row) Tail {
 		Cursor: rows.Cursor.Of(v),
 		Counts: Counts{Delivered: rows.Delivered.Of(v), Dead: rows.Dead.Of(v), Cancelled: rows.Cancelled.Of(v),
 			Superseded: rows.Superseded.Of(v), Moved: rows.Moved.Of(v)},
-		RequestsSeen: rows.RequestsSeen.Of(v), SentBelow: rows.SentBelow.Of(v), HistoryFence: rows.HistoryFence.Of(v),
+		RequestsSeen: rows.RequestsSeen.Of(v), SentBelow: rows.SentBelow.Of(v),
 		DueState: DueState{rows.NextDueAt.Of(v), rows.NextUntriedAt.Of(v), rows.LastReleasedAt.Of(v)},
 		CMSPause: CMSPause{PausedUntil: rows.PausedUntil.Of(v), PauseReason: rows.PauseReason.Of(v),
 			PauseCount: rows.PauseCount.Of(v), RefusingSince: rows.RefusingSince.Of(v),

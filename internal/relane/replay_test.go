@@ -8,7 +8,6 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/overview/lists"
-	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
@@ -93,30 +92,6 @@ func TestRun_DeadCanBeReplayed(t *testing.T) {
 			t.Errorf("the CMS got %v, want [bad log bad due good log good due]", got)
 		}
 		w.checkBooks(0)
-		h.closeDrainer(t)
-	})
-}
-
-// TestRun_UnknownHistoryStaysUnknown checks a message that died under an earlier version of Weir. That version did not
-// record whether a later message of the key was delivered. So a replay is refused, also after a change of the number of
-// lanes. A message that dies after the change can be replayed.
-func TestRun_UnknownHistoryStaysUnknown(t *testing.T) {
-	simulate(t, func(t *testing.T, w *world) {
-		h := w.startHandler(1)
-		old := w.post(h, "k1", "bad 1")
-		w.waitForStage(h, old, weir.Dead)
-		h.closeDrainer(t)
-		if _, err := w.account.Table().Transact(t.Context(), "1.0",
-			[]storage.Op{{Kind: storage.Merge, Key: "!tail",
-				Values: map[string]any{"Watched": int64(0)}}}); err != nil {
-			t.Fatal(err)
-		}
-		w.changeLanes(2)
-		h = w.startHandler(2)
-		w.checkReplayRefused(h, old, "not known")
-		newer := w.post(h, "k1", "bad 2")
-		w.waitForStage(h, newer, weir.Dead)
-		w.askAndWake(h, newer, "")
 		h.closeDrainer(t)
 	})
 }

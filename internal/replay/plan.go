@@ -94,16 +94,6 @@ func (p *planner) countMatching(ctx context.Context) error {
 // checkMessages reads up to maxChecked matching messages, one by one. It counts the messages whose replay would be
 // refused. From each other message it takes the duration of the last attempt.
 func (p *planner) checkMessages(ctx context.Context) error {
-	historySince := map[int]int64{}
-	for _, i := range p.first {
-		if _, known := historySince[i.lane]; !known {
-			c, err := p.Store.ReadControl(ctx, i.lane)
-			if err != nil {
-				return err
-			}
-			historySince[i.lane] = c.Tail.HistoryFence
-		}
-	}
 	var mu sync.Mutex
 	checked := p.first[:min(len(p.first), maxChecked)]
 	err := lane.ForEach(len(checked), func(n int) error {
@@ -114,7 +104,7 @@ func (p *planner) checkMessages(ctx context.Context) error {
 		}
 		reason := ""
 		if err == nil && !p.job.Force {
-			reason, err = p.Log.ReplayObstacle(ctx, e, historySince[i.lane])
+			reason, err = p.Log.ReplayObstacle(ctx, e)
 		}
 		if err != nil {
 			return err

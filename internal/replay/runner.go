@@ -23,9 +23,8 @@ type Log interface {
 	ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry, error)
 	// ReplayMany requests the replay of dead messages of one lane; see lane.Requests.ReplayMany.
 	ReplayMany(ctx context.Context, lane int, entries []*lane.Entry, force bool) (results []error, err error)
-	// ReplayObstacle returns the reason to refuse a replay that is not forced; "" = no reason. historyFence is
-	// Tail.HistoryFence of the message's lane.
-	ReplayObstacle(ctx context.Context, e *lane.Entry, historyFence int64) (string, error)
+	// ReplayObstacle returns the reason to refuse a replay that is not forced; "" = no reason.
+	ReplayObstacle(ctx context.Context, e *lane.Entry) (string, error)
 }
 
 // LogOf returns the log of a store's lanes.

@@ -176,7 +176,7 @@ func (l *log) ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry
 	return l.sees.ReadMessage(ctx, lane, seq)
 }
 
-func (l *log) ReplayObstacle(_ context.Context, e *lane.Entry, _ int64) (string, error) {
+func (l *log) ReplayObstacle(_ context.Context, e *lane.Entry) (string, error) {
 	if l.hasLater[e.Message.Key] {
 		return "a later one was delivered", nil
 	}

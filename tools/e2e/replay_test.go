@@ -55,6 +55,9 @@ func TestReplay(t *testing.T) {
 	if code, _, said := s.requestJSON("GET", dead+"/difference", ""); code != http.StatusNotFound {
 		t.Errorf("difference without an edit: got %d %v, want 404", code, said)
 	}
+	if page := s.readPage("/api/dashboard/messages/" + path.Base(dead)); strings.Contains(page, "needs Force") {
+		t.Errorf("got the page\n%s\nwant that a replay needs no force, because no later message was delivered", page)
+	}
 	s.setFaults(`{"failPath":"/news/1"}`)
 	next, _ := s.postBody(articleWithTitle("/news/1", 2, "Hello"))
 	last, _ := s.postBody(articleWithTitle("/news/1", 3, "Hello"))

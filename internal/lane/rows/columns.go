@@ -41,7 +41,7 @@ const (
 	ReplayForced         Bool         = "ReplayForced"
 	ReplayRefused        Text         = "ReplayRefused" // the holder's reason for its refusal
 	ReplayNonce          Text         = "ReplayNonce"   // nonce of the last request for a replay
-	ReplayBlockedBy      Text         = "Late"          // id of a delivered later message of its key, or "unknown"
+	ReplayBlockedBy      Text         = "Late"          // id of a delivered later message of its key
 	EditedAt             ErasableTime = "EditedAt"
 	EditedBody           Bytes        = "Edited"
 	EditedBlob           Text         = "EditedBlob"
@@ -107,7 +107,6 @@ const (
 	IsClosed        Bool = "Closed"
 	MovedRecorded   Bool = "Booked"
 	SentBelow       Int  = "Taken"
-	HistoryFence    Int  = "Watched"
 )
 
 // Discarded is the only column of the row !sums: the number of discarded messages.
