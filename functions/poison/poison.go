@@ -21,11 +21,15 @@ type Tickets interface {
 	Requeue(ctx context.Context, lane int, about time.Duration) error
 }
 
+// Observer counts poisoned tickets.
+type Observer interface{ Poisoned() }
+
 // Function handles poisoned tickets. All fields are needed.
 type Function struct {
-	Tickets Tickets
-	Lanes   int
-	Logger  *slog.Logger
+	Tickets  Tickets
+	Lanes    int
+	Observer Observer
+	Logger   *slog.Logger
 }
 
 // Handler returns the handler that the host calls.
@@ -42,6 +46,7 @@ func (f *Function) Take(ctx context.Context, in invoke.Invocation) error {
 		f.Logger.Error("poison: not a ticket", "invocation_id", in.ID, "err", err)
 		return nil
 	}
+	f.Observer.Poisoned()
 	f.Logger.Error("poison: ticket given up by the host, ringing again", "invocation_id", in.ID, "lane", lane,
 		"delay_ms", retryAfter.Milliseconds())
 	return f.Tickets.Requeue(ctx, lane, retryAfter)

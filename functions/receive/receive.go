@@ -26,8 +26,13 @@ type Drain interface{ WakeOffered(lane int) }
 // ticket the next sweep wakes the lane.
 type Tickets interface{ EnqueueAsync(lane int) }
 
-// Observer is called for each refused post.
-type Observer interface{ Refused(err error) }
+// Observer counts posts.
+type Observer interface {
+	Refused(err error) // called for each refused post
+	// Sent is called for each accepted post. The sender is the name of a known upstream, or the fingerprint of the
+	// function key. So operators find the sender of a flood.
+	Sent(sender string)
+}
 
 // Intake reads bodies within a limit of memory; see httpio.Intake.
 type Intake interface {
@@ -50,14 +55,18 @@ type Function struct {
 	Tickets   Tickets
 	Waits     Waiter
 	Observer  Observer
-	Intake    Intake
-	MaxBody   int64
-	Now       func() time.Time
-	Logger    *slog.Logger
+	// Fingerprint returns the fingerprint of the function key of a request; "" = the request has no key.
+	Fingerprint func(*http.Request) string
+	Intake      Intake
+	MaxBody     int64
+	Now         func() time.Time
+	Logger      *slog.Logger
 }
 
 // ServeHTTP implements http.Handler.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	keyID := f.Fingerprint(r)
+	httpio.NoteKeyID(w, keyID)
 	asked, err := f.readOptions(r)
 	if err != nil {
 		f.writeRefusal(w, r, err)
@@ -69,6 +78,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m := filed.Message
+	f.Observer.Sent(cmp.Or(m.Upstream, keyID, "no key"))
 	w.Header().Set("Location", messageURL(r, m.Public().String()))
 	if asked.wait > 0 {
 		f.wakeLane(filed)

@@ -32,10 +32,13 @@ type fake struct {
 	embargo   time.Time    // the due time in the body; zero = none
 	hangs     bool         // AppendWithoutWake waits until its context ends
 	waits     *receive.Waits
-	refused   error // the last error that the observer got
+	refused   error    // the last error that the observer got
+	senders   []string // the sender of each accepted post
 }
 
 func (f *fake) Refused(err error) { f.refused = err }
+
+func (f *fake) Sent(sender string) { f.senders = append(f.senders, sender) }
 
 func (f *fake) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
 	return weir.Message{Key: "/a", ContentType: contentType, Body: body, DueAt: f.embargo}, nil
@@ -70,7 +73,9 @@ func (f *fake) WakeOffered(int) { f.woken = append(f.woken, f.answered != nil &&
 
 func (f *fake) newFunction() *receive.Function {
 	return &receive.Function{Filer: &filing.Filer{Contracts: f, Callbacks: f, Log: f}, Drain: f, Tickets: f,
-		Waits: f.waits, Observer: f, Intake: httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100,
+		Waits: f.waits, Observer: f,
+		Fingerprint: func(r *http.Request) string { return r.Header.Get("X-Functions-Key") },
+		Intake:      httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
@@ -84,6 +89,18 @@ func serveReceive(f *fake, change func(*http.Request)) *httptest.ResponseRecorde
 	f.answered = func() bool { return w.Flushed }
 	fn.ServeHTTP(w, r)
 	return w
+}
+
+// Each accepted post counts for its sender, so that operators find the sender of a flood. A refused post does not.
+func TestFunction_CountsSenders(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	serveReceive(f, func(r *http.Request) { r.Header.Set("X-Functions-Key", "3fa9c2d1") })
+	serveReceive(f, nil)
+	serveReceive(f, func(r *http.Request) { r.Header.Set("Idempotency-Key", "two words") })
+	if !slices.Equal(f.senders, []string{"3fa9c2d1", "no key"}) || f.refused == nil {
+		t.Errorf("got the senders %q and the refusal %v, want [3fa9c2d1, no key] and a refusal", f.senders, f.refused)
+	}
 }
 
 func TestFunction_WakesTheDrainOnceItHasAnswered(t *testing.T) {

@@ -1,9 +1,12 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"weir/internal/history"
@@ -38,6 +41,25 @@ type HistoryStep struct {
 	Attempt      quantiles              `json:"attemptSeconds"`
 	Lag          quantiles              `json:"lagSeconds"`
 	Transactions int64                  `json:"storageTransactions"`
+	Throttled    int64                  `json:"storageThrottled"`
+	Refused      int64                  `json:"refused"`         // refused submissions
+	Poisoned     int64                  `json:"poisonedTickets"` // tickets that the host gave up
+}
+
+// Refusal is the JSON form of the number of submissions that were refused for one reason.
+type Refusal struct {
+	Way      string `json:"way"`
+	Reason   string `json:"reason"`
+	Contract string `json:"contract,omitempty"`
+	Rule     string `json:"rule,omitempty"`
+	Count    int64  `json:"count"`
+}
+
+// Sender is the JSON form of the number of posts that were accepted from one sender: the name of a known upstream, or
+// the fingerprint of a function key.
+type Sender struct {
+	Sender   string `json:"sender"`
+	Accepted int64  `json:"accepted"`
 }
 
 type quantiles struct {
@@ -73,10 +95,13 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, h.Logger, err)
 		return
 	}
+	sum := history.Sum(steps)
 	out := struct {
-		Step    float64       `json:"stepSeconds"`
-		Minutes []HistoryStep `json:"minutes"`
-	}{step.Seconds(), []HistoryStep{}}
+		Step     float64       `json:"stepSeconds"`
+		Minutes  []HistoryStep `json:"minutes"`
+		Refusals []Refusal     `json:"refusals"`
+		Senders  []Sender      `json:"senders"`
+	}{step.Seconds(), []HistoryStep{}, DescribeRefusals(&sum), DescribeSenders(&sum)}
 	for i := range steps {
 		out.Minutes = append(out.Minutes, describeStep(&steps[i]))
 	}
@@ -101,6 +126,31 @@ func describeStep(m *history.Minute) HistoryStep {
 		Superseded: t.Superseded, Discarded: t.Discarded,
 		Waiting: t.Waiting, Oldest: t.Oldest.Seconds(), Attempts: m.Attempts, Attempt: describeQuantiles(m.Attempt),
 		Lag:          describeQuantiles(m.Lag),
-		Transactions: m.AllTransactions(),
+		Transactions: m.AllTransactions(), Throttled: m.Throttled, Refused: m.AllRefused(), Poisoned: m.Poisoned,
 	}
+}
+
+// DescribeRefusals returns the numbers of refused submissions, by reason, the most frequent reason first.
+func DescribeRefusals(m *history.Minute) []Refusal {
+	all := []Refusal{}
+	for r, n := range m.Refused {
+		all = append(all, Refusal{Way: r.Way, Reason: r.Reason, Contract: r.Contract, Rule: r.Rule, Count: n})
+	}
+	slices.SortFunc(all, func(a, b Refusal) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Way, b.Way), strings.Compare(a.Reason, b.Reason),
+			strings.Compare(a.Contract, b.Contract), strings.Compare(a.Rule, b.Rule))
+	})
+	return all
+}
+
+// DescribeSenders returns the numbers of accepted posts, by sender, the sender of most posts first.
+func DescribeSenders(m *history.Minute) []Sender {
+	all := []Sender{}
+	for sender, n := range m.Senders {
+		all = append(all, Sender{sender, n})
+	}
+	slices.SortFunc(all, func(a, b Sender) int {
+		return cmp.Or(cmp.Compare(b.Accepted, a.Accepted), strings.Compare(a.Sender, b.Sender))
+	})
+	return all
 }

@@ -33,7 +33,7 @@ func (p *parameters) toError() error {
 	}
 	texts := make([]string, len(p.problems))
 	for i, one := range p.problems {
-		texts[i] = one.Path + " " + one.Message
+		texts[i] = one.Sentence()
 	}
 	return &weir.Error{Kind: weir.Malformed, Op: "view", Message: strings.Join(texts, "; "), Problems: p.problems}
 }

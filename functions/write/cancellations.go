@@ -177,7 +177,7 @@ func (in *cancellationsRequest) checkFilter(f bulkcancel.Filter, lanes int) erro
 	case f.Key != "" && f.KeyPrefix != "":
 		return invalidError("filter.keyPrefix", "cannot be combined with filter.key")
 	case f.Stage != "" && !slices.Contains(waitingStages, f.Stage):
-		return invalidError("filter.stage", fmt.Sprintf("is one of %v: other messages do not wait", waitingStages))
+		return invalidError("filter.stage", "must be one of scheduled, queued, retrying: other messages do not wait")
 	case f.Lane != nil && (*f.Lane < 0 || *f.Lane >= lanes):
 		return invalidError("filter.lane", fmt.Sprintf("is a number from 0 to %d", lanes-1))
 	case !weir.HasJSONYear(f.From):

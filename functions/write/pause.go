@@ -163,8 +163,8 @@ func (in *pauseRequest) buildPause(now time.Time) (weir.Pause, error) {
 }
 
 func invalidError(path, message string) error {
-	return &weir.Error{Kind: weir.Invalid, Op: "pause", Message: message,
-		Problems: []weir.Problem{{Path: path, Message: message}}}
+	p := weir.Problem{Path: path, Message: message}
+	return &weir.Error{Kind: weir.Invalid, Op: "write", Message: p.Sentence(), Problems: []weir.Problem{p}}
 }
 
 // forEachLane calls do with each index of lanes, a few at a time, and makes all calls even if some fail. If calls fail,

@@ -56,9 +56,26 @@ var rules = [
       traces
       | where customDimensions.Category == "Host.Function.Console"
       | extend line = parse_json(message)
-      | where line.msg == "drain: cms unavailable, lane pauses"
-      | summarize pauses = count(), since = min(timestamp), last = max(timestamp) by lane = tostring(line.lane)
+      | where line.msg == "sweep: lane is paused by the cms"
+      | summarize lines = count(), since = min(timestamp), last = max(timestamp) by lane = tostring(line.lane)
       | where last - since > 10m and last > ago(10m)
+    '''
+  }
+  {
+    name: 'posts-refused'
+    severity: 2
+    window: 'PT30M'
+    runbook: 'posts-are-refused'
+    description: 'More than half of the posts were refused in half an hour: an upstream or a contract has changed.'
+    query: '''
+      traces
+      | where customDimensions.Category == "Host.Function.Console"
+      | extend line = parse_json(message)
+      | where line.msg == "http: answered" and line.function in ("receive", "batches")
+      | where toint(line.status) in (400, 413, 415, 422)
+      | summarize refused = count()
+      | extend calls = toscalar(customMetrics | where name in ("receive Count", "batches Count") | summarize sum(valueSum))
+      | where refused > 5 and refused * 2 > calls
     '''
   }
   {
@@ -78,7 +95,7 @@ var rules = [
     name: 'poisoned-tickets'
     severity: 2
     window: 'PT30M'
-    runbook: 'nothing-is-delivered'
+    runbook: 'tickets-are-in-the-poison-queue'
     description: 'The host gave tickets up after five tries: process fails or is cut off.'
     query: '''
       traces
@@ -205,7 +222,7 @@ resource queueLength 'Microsoft.Insights/metricAlerts@2026-01-01' = {
   location: 'global'
   tags: tags
   properties: {
-    description: 'Tickets pile up, poisoned ones included: process does not run. Runbook: docs/operations.md#nothing-is-delivered'
+    description: 'Tickets pile up, poisoned ones included: process does not run. Runbook: docs/operations.md#tickets-are-in-the-poison-queue'
     severity: 2
     enabled: true
     autoMitigate: true

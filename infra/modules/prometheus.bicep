@@ -53,6 +53,20 @@ var rules = [
     expression: 'sum by (contract) (increase(weir_messages_finished_total{stage="dead"}[15m])) > 0'
   }
   {
+    name: 'WeirPostsRefused'
+    severity: 2
+    for: 'PT10M'
+    runbook: 'posts-are-refused'
+    expression: 'sum(increase(weir_messages_refused_total{reason=~"malformed|invalid|too_large|unsupported"}[30m])) > 5 and sum(increase(weir_messages_refused_total{reason=~"malformed|invalid|too_large|unsupported"}[30m])) > sum(increase(weir_messages_accepted_total[30m]))'
+  }
+  {
+    name: 'WeirTicketsPoisoned'
+    severity: 2
+    for: 'PT1M'
+    runbook: 'tickets-are-in-the-poison-queue'
+    expression: 'sum(increase(weir_tickets_poisoned_total[30m])) > 0'
+  }
+  {
     name: 'WeirNotSwept'
     severity: 1
     for: 'PT10M'

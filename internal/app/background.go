@@ -102,7 +102,7 @@ func (r *running) newBatches() *batch.Runner {
 		Store: r.store, Blobs: r.account.Bodies(), Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
 		Contracts: r.contracts, MaxBody: int64(r.settings.MaxBody),
 		Filer: r.newFiler(tracedAppender{r.appender, r.instruments.export}, r.upstreams),
-		Wake:  r.wakeFiled, Refused: r.instruments.metrics.Refused, Now: time.Now, Logger: r.log,
+		Wake:  r.wakeFiled, Refused: submissions{r.instruments, history.WayBatch}.Refused, Now: time.Now, Logger: r.log,
 	}
 	if r.settings.Intake.Files != nil {
 		cfg.FinishFile = func(ctx context.Context, b wire.Batch, file string) error {
@@ -135,7 +135,7 @@ func (r *running) newInbox() *inbox.Collector {
 		Batches: r.batches, CanSplit: len(r.contracts.SplitPaths()) > 0, MaxBody: int64(r.settings.MaxBody),
 		Quiet: time.Duration(s.Quiet), Folders: s.inboxFolders(), RefusesOthers: s.Others == refuseOthers,
 		Retention: time.Duration(s.retentionOrDefault()),
-		Wake:      r.wakeFiled, Refused: r.instruments.metrics.Refused, Now: time.Now, Logger: r.log,
+		Wake:      r.wakeFiled, Refused: submissions{r.instruments, history.WayFile}.Refused, Now: time.Now, Logger: r.log,
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/filing"
+	"weir/internal/history"
 	"weir/internal/lane"
 	"weir/internal/rabbitmq"
 	"weir/internal/relane"
@@ -92,7 +93,7 @@ func (a *App) newConsumer(appender filing.Appender, wake func(lane int), upstrea
 		Queues: s.consumedQueues(), Prefetch: s.prefetchOrDefault(), DeadLetterExchange: s.DeadLetterExchange,
 		RequiresMessageID: s.requiresMessageID(),
 		Filer:             a.newFiler(tracedAppender{appender, a.instruments.export}, upstreams),
-		Wake:              wake, Observer: a.instruments.metrics, Now: time.Now, Log: a.log})
+		Wake:              wake, Observer: submissions{a.instruments, history.WayBroker}, Now: time.Now, Log: a.log})
 }
 
 // tracedAppender makes a span of each append. The span continues the message's trace. If the message has no trace, the

@@ -25,7 +25,21 @@ func (r *running) checkTable(ctx context.Context) (string, error) {
 	if _, err := r.store.ReadControl(ctx, 0); err != nil {
 		return "the table cannot be read", err
 	}
-	return "", nil
+	return r.describeThrottling(), nil
+}
+
+// throttledWindow is the time for which a check shows that storage throttled requests.
+const throttledWindow = 10 * time.Minute
+
+// describeThrottling returns a hint if storage has throttled requests of this instance. Weir repeats such requests, so
+// the check passes, but all work is slower.
+func (r *running) describeThrottling() string {
+	n := r.instruments.recorder.RecentlyThrottled(time.Now().Add(-throttledWindow))
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("storage throttled %d requests of this instance within about %d minutes; they were repeated", n,
+		int(throttledWindow.Minutes()))
 }
 
 func (r *running) checkLaneCount(ctx context.Context) (string, error) {

@@ -29,8 +29,10 @@ func newInstruments(s *Settings, c *calendar.Calendar, storageCalls *azure.Count
 	countEvents func() int) *instruments {
 	metrics := telemetry.NewMetrics(telemetry.Config{Storage: storageCalls, Build: telemetryBuild(),
 		Contracts: s.contractNames(), Upstreams: s.upstreamNames(), Now: time.Now})
+	recorder := history.NewRecorder(time.Now, storageCalls.Snapshot)
+	recorder.Throttled = storageCalls.Throttled
 	return &instruments{calendar: c, metrics: metrics, notified: notify.NewMetrics(metrics.Registry, countEvents),
-		recorder: history.NewRecorder(time.Now, storageCalls.Snapshot)}
+		recorder: recorder}
 }
 
 // startExport sets the export of traces, and starts the export of metrics. Call startExport before the process begins
@@ -54,6 +56,12 @@ func flushExport(ctx context.Context, e *telemetry.Export) {
 func (i *instruments) recordAppended(number int, messages []weir.Message) {
 	i.recorder.Accepted(number, len(messages))
 	i.metrics.Filed(messages)
+}
+
+// Poisoned implements poison.Observer.
+func (i *instruments) Poisoned() {
+	i.metrics.Poisoned()
+	i.recorder.Poisoned()
 }
 
 func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Time) {

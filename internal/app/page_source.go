@@ -17,6 +17,7 @@ import (
 	"weir/internal/overview"
 	"weir/internal/recur"
 	"weir/internal/redact"
+	"weir/internal/storage"
 	"weir/internal/trial"
 	"weir/internal/weir"
 	"weir/internal/wire"
@@ -55,6 +56,13 @@ func (s *pageSource) Past(ctx context.Context, span, step time.Duration) (dashbo
 	}
 	sum := history.Sum(minutes)
 	out.Sum, out.CompleteUntil = newStep(&sum), s.history.CompleteUntil()
+	for _, r := range view.DescribeRefusals(&sum) {
+		out.Refusals = append(out.Refusals, dashboard.Refusal{Way: r.Way, Reason: r.Reason, Contract: r.Contract,
+			Rule: r.Rule, Count: r.Count})
+	}
+	for _, sender := range view.DescribeSenders(&sum) {
+		out.Senders = append(out.Senders, dashboard.Sender{Name: sender.Sender, Accepted: sender.Accepted})
+	}
 	return out, nil
 }
 
@@ -65,7 +73,8 @@ func newStep(m *history.Minute) dashboard.Step {
 		Oldest: t.Oldest, Attempts: m.Attempts, AttemptP50: m.Attempt.Quantile(0.5),
 		AttemptP95: m.Attempt.Quantile(0.95), AttemptP99: m.Attempt.Quantile(0.99),
 		LagP50: m.Lag.Quantile(0.5), LagP95: m.Lag.Quantile(0.95), Transactions: m.Transactions,
-		AnsweredAt: m.AnsweredAt, FailedAt: m.FailedAt}
+		AnsweredAt: m.AnsweredAt, FailedAt: m.FailedAt,
+		Throttled: m.Throttled, Refused: m.AllRefused(), Poisoned: m.Poisoned}
 }
 
 // Search implements dashboard.Messages.
@@ -153,15 +162,14 @@ func (s *pageSource) ReplayObstacle(ctx context.Context, id weir.ID) (string, er
 		return "", err
 	}
 	at := st.Message.ID // the message's id in the present epoch
-	entries, _, err := s.store.ReadMany(ctx, at.Lane, []int64{at.Seq})
-	if err != nil || len(entries) == 0 {
-		return "", err
+	e, err := s.store.ReadMessage(ctx, at.Lane, at.Seq)
+	if storage.Is(err, storage.NotFound) {
+		return "", nil // retention has just removed the message
 	}
-	control, err := s.store.ReadControl(ctx, at.Lane)
 	if err != nil {
 		return "", err
 	}
-	return s.store.ReplayObstacle(ctx, entries[0], control.Tail.HistoryFence)
+	return s.store.ReplayObstacle(ctx, e)
 }
 
 // Difference implements dashboard.Messages.

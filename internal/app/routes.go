@@ -22,6 +22,7 @@ import (
 	"weir/internal/bulkcancel"
 	"weir/internal/bulkdiscard"
 	"weir/internal/dashboard"
+	"weir/internal/history"
 	"weir/internal/httpio"
 	"weir/internal/openapi"
 )
@@ -56,8 +57,8 @@ func (r *running) listRoutes() []route {
 	cancelOne := toTheEnd(&cancel.Function{Log: requests, Caller: waker, Logger: log})
 	jobs := readOnly(&view.Replays{Jobs: r.replays, Now: now, Logger: log})
 	batched := &batches.Function{Batches: r.batches, Upstreams: r.upstreams, Memory: intake,
-		Observer: r.instruments.metrics, Logger: log}
-	poisoned := &poison.Function{Tickets: r.tickets, Lanes: lanes, Logger: log}
+		Observer: submissions{r.instruments, history.WayBatch}, Logger: log}
+	poisoned := &poison.Function{Tickets: r.tickets, Lanes: lanes, Observer: r.instruments, Logger: log}
 	checks := health.New(r.healthChecks(), now)
 	table := []route{
 		{post, "/api/messages", "receive", r.newReceiver(intake)},
@@ -156,7 +157,8 @@ func (r *running) newReceiver(intake *httpio.Intake) http.Handler {
 		Drain: r.waker, Tickets: r.tickets,
 		Waits: &receive.Waits{Finals: r.drainer, Statuses: r.store.Messages(), Lanes: r.store,
 			MaxHeld: r.budgets.waits},
-		Observer: r.instruments.metrics, Intake: intake, MaxBody: maxBody,
+		Observer:    submissions{r.instruments, history.WayPost},
+		Fingerprint: r.newAuditWrapper().FingerprintOf, Intake: intake, MaxBody: maxBody,
 		Now: time.Now, Logger: r.log,
 	})
 }

@@ -76,7 +76,13 @@ func newTestRunning(t *testing.T) *running {
 // newTestRunningWith does what newTestRunning does, with the given settings.
 func newTestRunningWith(t *testing.T, settings string) *running {
 	t.Helper()
-	a, err := New(newEnvironment(t, settings), slog.New(slog.DiscardHandler))
+	return newTestRunningLogging(t, settings, slog.New(slog.DiscardHandler))
+}
+
+// newTestRunningLogging does what newTestRunningWith does, with the given logger.
+func newTestRunningLogging(t *testing.T, settings string, log *slog.Logger) *running {
+	t.Helper()
+	a, err := New(newEnvironment(t, settings), log)
 	if err != nil {
 		t.Fatal(err)
 	}

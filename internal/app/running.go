@@ -121,6 +121,7 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	}
 	r.instruments.recorder.Waits(number, c.WaitingCount(), age)
 	r.instruments.recordLane(number, c, oldest, now)
+	r.logPauseByCMS(number, c.Tail, now)
 	if r.replays != nil {
 		r.replays.ResumeOrphans(c)
 	}
@@ -132,6 +133,15 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	r.notifier.ObserveLane(number, c)
 	if err == nil {
 		r.notifier.ReportLane(ctx, number, c, oldest)
+	}
+}
+
+// logPauseByCMS logs that a lane is paused because of the CMS. A holder logs the beginning of a pause only, and a CMS can
+// ask for a pause of an hour (Retry-After). An alert on log lines needs lines for as long as the pause lasts.
+func (r *running) logPauseByCMS(number int, t lane.Tail, now time.Time) {
+	if left := t.PausedUntil.Sub(now); left > 0 {
+		r.log.Warn("sweep: lane is paused by the cms", "lane", number, "delay_ms", left.Milliseconds(),
+			"err", t.PauseReason)
 	}
 }
 

@@ -130,6 +130,9 @@ func (w Wrapper) AuthorOf(r *http.Request) string {
 	return w.identify(r).Author()
 }
 
+// FingerprintOf returns the fingerprint of a request's function key; "" = the request has no key.
+func (w Wrapper) FingerprintOf(r *http.Request) string { return w.identify(r).KeyID }
+
 // identify returns an entry that has only the Principal and the KeyID of a request.
 func (w Wrapper) identify(r *http.Request) Entry {
 	e := Entry{KeyID: Fingerprint(httpio.FunctionKey(r))}

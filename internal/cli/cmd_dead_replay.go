@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -219,7 +220,7 @@ func (a *apiCommand) printJob(job remote.Answer[wire.Job]) error {
 }
 
 func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) error {
-	patience, last := a.newPatience(unavailableLimit), job
+	patience, last, reported := a.newPatience(unavailableLimit), job, ""
 	for {
 		if !job.Value.IsRunning() {
 			return errors.Join(a.printJob(job), jobError(&job.Value))
@@ -228,6 +229,8 @@ func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) 
 			if err := a.printJob(job); err != nil {
 				return err
 			}
+		} else if !a.json && job.Value.Waiting > 0 {
+			reported = a.printHoldUp(ctx, &job.Value, reported)
 		}
 		last = job
 		if !clock.Sleep(ctx, a.pollInterval) {
@@ -242,6 +245,52 @@ func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) 
 			return err
 		}
 	}
+}
+
+// printHoldUp prints why the messages of a replay wait, if lanes send nothing and the reasons are not those in the
+// parameter "reported". It returns the present reasons. If the lanes cannot be read, it prints nothing.
+func (a *apiCommand) printHoldUp(ctx context.Context, j *wire.Job, reported string) string {
+	lanes, err := a.client.Lanes(ctx)
+	if err != nil {
+		return reported
+	}
+	reasons := ""
+	for _, l := range lanes.Value.Lanes {
+		if l.PausedBy != "" && (j.Filter.Lane == nil || *j.Filter.Lane == l.Number) {
+			reasons += fmt.Sprintf("Waiting: lane %d %s%s.%s\n", l.Number, describePause(&l), afterColon(l.PauseReason),
+				describePauseEnd(&l))
+		}
+	}
+	// The time of the next try changes each few seconds, and alone is no news.
+	if describeHoldUps(reasons) != describeHoldUps(reported) && reasons != "" {
+		fmt.Fprint(a.stdout, reasons)
+	}
+	return reasons
+}
+
+// describeHoldUps returns reasons without the ends of the pauses.
+func describeHoldUps(reasons string) string { return pauseEnds.ReplaceAllString(reasons, "") }
+
+var pauseEnds = regexp.MustCompile(` (Next try|It ends) at [^\n]*`)
+
+func describePause(l *wire.Lane) string {
+	switch l.PausedBy {
+	case "cms":
+		return "is paused, because the CMS is unavailable"
+	case "calendar":
+		return "is closed by the calendar"
+	}
+	return "is paused by an operator"
+}
+
+func describePauseEnd(l *wire.Lane) string {
+	switch {
+	case l.PausedUntil.IsZero():
+		return ""
+	case l.PausedBy == "cms":
+		return " Next try at " + formatTime(l.PausedUntil) + "."
+	}
+	return " It ends at " + formatTime(l.PausedUntil) + "."
 }
 
 // jobError returns nil if the replay is done and no message died again.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/wire"
 )
 
 func TestDeadList(t *testing.T) {
@@ -243,6 +246,33 @@ func TestDeadReplay_Matching(t *testing.T) {
 		run := f.runCommand("dead", "replay", "--lane", "0", "--yes", "--wait")
 		if n := strings.Count(run.out, "Replay r1 is running"); n > 2 {
 			t.Errorf("got %d lines of the running replay, which did not change, in\n%s\nwant 2 at most", n, run.out)
+		}
+	})
+	t.Run("HeldUp", func(t *testing.T) {
+		t.Parallel()
+		f, reads := newReplays(t, plan), 0
+		f.mux.HandleFunc("GET /api/replays/r1", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			state, counts := "running", none
+			if reads++; reads == 6 {
+				state, counts = "done", all
+			}
+			fmt.Fprint(w, strings.Replace(jobJSON(state, counts), `"waiting":0`, `"waiting":3`, 1))
+		})
+		f.mux.HandleFunc("GET /api/lanes", func(w http.ResponseWriter, _ *http.Request) {
+			list := wire.LaneList{Lanes: []wire.Lane{{Number: 1, Pauses: []wire.Pause{}}, {Number: 2, PausedBy: "cms",
+				PauseReason: "connection refused", Pauses: []wire.Pause{},
+				PausedUntil: time.Date(2026, 1, 8, 12, 0, reads, 0, time.UTC)}}}
+			w.Header().Set("Content-Type", "application/json")
+			if err := json.NewEncoder(w).Encode(list); err != nil {
+				t.Error(err)
+			}
+		})
+		out := f.runCommand("dead", "replay", "--all", "--yes", "--wait").out
+		const want = "Waiting: lane 2 is paused, because the CMS is unavailable: connection refused. Next try at " +
+			"2026-01-08 12:00:0"
+		if strings.Count(out, want) != 1 {
+			t.Errorf("got\n%s\nwant %q once, although the time of the next try changes", out, want)
 		}
 	})
 	t.Run("Stopped", func(t *testing.T) {

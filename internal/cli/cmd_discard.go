@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,8 +17,8 @@ const discardHelp = `Discards dead messages that are never to be written: those 
 given flags, or --all. A discarded message is never sent again. It stays, with its history and the
 reason, until its retention is over. This cannot be undone.
 
-If flags select the messages, the command first counts them; with --dry-run it then stops.
-Otherwise it asks on the terminal before it discards them; with --yes it does not ask. A moment is
+The command needs a reason, and asks on the terminal before it discards; with --yes it does not
+ask. If flags select the messages, it first counts them; with --dry-run it then stops. A moment is
 a time like 2026-01-31T08:00:00Z, or how long ago it was, like 24h. If the command breaks off, call
 it again: a repeat does no harm.`
 
@@ -36,7 +37,7 @@ func newDiscardCommand(s *console) *cobra.Command {
 	cmd.Flags().BoolVar(&f.all, "all", false, "all dead messages")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "the reason, stored with each message")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "the reason, stored with each message; needed")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
 		if err := f.checkFlags(args); err != nil {
 			return err
@@ -46,7 +47,7 @@ func newDiscardCommand(s *console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.discardByID(ctx, ids, f.reason)
+			return a.discardByID(ctx, ids, f)
 		}
 		return a.discardMatching(ctx, f)
 	})
@@ -65,7 +66,7 @@ func (f *discardFlags) checkFlags(ids []string) error {
 	condition := given(filterFlags[:len(filterFlags)-1])
 	switch {
 	case len(ids) > 0:
-		if name := given(append(slices.Clone(filterFlags), "dry-run", "yes")); name != "" {
+		if name := given(append(slices.Clone(filterFlags), "dry-run")); name != "" {
 			return &usageError{"--" + name + " does not go with IDs"}
 		}
 	case condition == "" && !f.all:
@@ -73,12 +74,21 @@ func (f *discardFlags) checkFlags(ids []string) error {
 	case condition != "" && f.all:
 		return &usageError{"--all does not go with --" + condition}
 	}
+	if !f.dryRun && strings.TrimSpace(f.reason) == "" {
+		return &usageError{"give the --reason: a discarded message cannot be brought back, and others will ask"}
+	}
 	return nil
 }
 
-func (a *apiCommand) discardByID(ctx context.Context, ids []string, reason string) error {
+func (a *apiCommand) discardByID(ctx context.Context, ids []string, f *discardFlags) error {
+	if !f.yes {
+		question := fmt.Sprintf("Discard %s for good?", formatCount(len(ids), "dead message"))
+		if yes, err := a.askConfirmation(ctx, question); err != nil || !yes {
+			return err
+		}
+	}
 	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
-		m, err := a.client.Discard(ctx, id, reason)
+		m, err := a.client.Discard(ctx, id, f.reason)
 		if m.Value.Stage == weir.Discarded {
 			return m.JSON, id + " is discarded.", err
 		}

@@ -11,9 +11,14 @@ func TestDiscard_Named(t *testing.T) {
 	f.answerJSON("POST /api/messages/AQ1/discard", 202, story1)
 	f.answerJSON("POST /api/messages/AQ2/discard", 200, strings.Replace(story1, `"stage":"dead"`, `"stage":"discarded"`, 1))
 	f.answerJSON("POST /api/messages/none/discard", 409, "only a dead message can be discarded")
-	f.runCommand("discard", "AQ1", "AQ2", "--reason", "the page is gone").expectEnd(t, exitOK,
+	f.runCommand("discard", "AQ1", "--yes").expectEnd(t, exitUsage, "", "give the --reason")
+	f.runCommand("discard", "AQ1", "--reason", "the page is gone").expectEnd(t, exitUsage, "", "add --yes")
+	if requests := f.receivedRequests(); requests != "" {
+		t.Errorf("got the requests %s, want none without reason and confirmation", requests)
+	}
+	f.runCommand("discard", "AQ1", "AQ2", "--reason", "the page is gone", "--yes").expectEnd(t, exitOK,
 		"AQ1: discard requested.\nAQ2 is discarded.\n", "")
-	f.runCommand("discard", "none", "AQ2").expectEnd(t, exitRefused, "AQ2 is discarded.\n", "only a dead message")
+	f.runCommand("discard", "none", "AQ2", "--reason", "old", "--yes").expectEnd(t, exitRefused, "AQ2 is discarded.\n", "only a dead message")
 }
 
 func TestDiscard_Matching(t *testing.T) {
@@ -30,8 +35,10 @@ POST /api/discards {"filter":{"fingerprint":"8239b7e33e57","to":"2026-01-08T12:0
 		t.Errorf("got the requests\n%s\nwant\n%s", got, want)
 	}
 	f.runCommand("discard", "--key", "/a", "--dry-run").expectEnd(t, exitOK, "2 messages would be discarded.\n", "")
-	f.runCommand("discard", "--key", "/a").expectEnd(t, exitUsage, "", "there is no terminal to ask at: add --yes")
-	if lines := f.runCommand("discard", "--all", "--yes", "--json").parseLines(t); len(lines) != 1 ||
+	f.runCommand("discard", "--key", "/a", "--yes").expectEnd(t, exitUsage, "", "give the --reason")
+	f.runCommand("discard", "--key", "/a", "--reason", "old").
+		expectEnd(t, exitUsage, "", "there is no terminal to ask at: add --yes")
+	if lines := f.runCommand("discard", "--all", "--yes", "--reason", "old", "--json").parseLines(t); len(lines) != 1 ||
 		lines[0]["discarded"] == nil {
 		t.Errorf("got %v, want one line with discarded", lines)
 	}
@@ -42,9 +49,9 @@ func TestDiscard_Usage(t *testing.T) {
 	f := newFakeServer(t)
 	for args, text := range map[*[]string]string{
 		{"discard"}: "say which: IDs, or flags, or --all",
-		{"discard", "--all", "--contract", "article"}: "--all does not go with --contract",
-		{"discard", "AQ1", "--dry-run"}:               "--dry-run does not go with IDs",
-		{"discard", "--lane", "-1"}:                   "--lane must be 0 or more",
+		{"discard", "--all", "--contract", "article"}:  "--all does not go with --contract",
+		{"discard", "AQ1", "--dry-run"}:                "--dry-run does not go with IDs",
+		{"discard", "--lane", "-1", "--reason", "old"}: "--lane must be 0 or more",
 	} {
 		f.runCommand(*args...).expectEnd(t, exitUsage, "", text)
 	}

@@ -262,8 +262,17 @@ func (a *apiCommand) printEnd(m *wire.Message) {
 		}
 		a.printLine("%s  %s", formatTime(m.FinishedAt), sanitizeText(text))
 	} else if !m.NextAttemptAt.IsZero() {
-		a.printLine("%s  next attempt", formatTime(m.NextAttemptAt))
+		a.printLine("%s  next attempt", formatTime(nextAttemptAt(m)))
 	}
+}
+
+// nextAttemptAt returns the one time at which a message is expected to be sent again. The message's own retry can be
+// due while a pause or an earlier message of its key still holds it up; then the forecast counts.
+func nextAttemptAt(m *wire.Message) time.Time {
+	if m.ExpectedAt.After(m.NextAttemptAt) {
+		return m.ExpectedAt
+	}
+	return m.NextAttemptAt
 }
 
 func (a *apiCommand) printForecast(m *wire.Message) {
@@ -273,7 +282,7 @@ func (a *apiCommand) printForecast(m *wire.Message) {
 	if m.Position > 0 {
 		a.printLine("It is number %d in line for its key.", m.Position)
 	}
-	if !m.ExpectedAt.IsZero() && !m.Stage.Final() {
+	if !m.ExpectedAt.IsZero() && m.NextAttemptAt.IsZero() && !m.Stage.Final() {
 		a.printLine("It is expected at %s.", formatTime(m.ExpectedAt))
 	}
 	if m.Replays > 0 {

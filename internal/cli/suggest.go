@@ -20,10 +20,20 @@ func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	}
 	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
 	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	if near := cmd.SuggestionsFor(args[0]); !cmd.HasParent() && usualWords[args[0]] != "" {
+		text += "; did you mean " + usualWords[args[0]] + "?"
+	} else if len(near) > 0 {
 		text += "; did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return &usageError{text}
+}
+
+// usualWords maps words for a task that is not a command of the root to the command for this task.
+var usualWords = map[string]string{
+	"replay": "dead replay", "retry": "dead replay", "resend": "dead replay", "redeliver": "dead replay",
+	"errors": "dead list --errors", "error": "dead list --errors", "failed": "dead list",
+	"show": "status or dead show", "get": "status", "search": "list", "find": "list", "post": "send",
+	"validate": "check", "delete": "discard or erase", "lane": "lanes",
 }
 
 // suggestFlag adds the most similar flag of cmd to an error about an unknown flag. It returns other errors unchanged.

@@ -31,7 +31,8 @@ func TestParseMessageID(t *testing.T) {
 func TestConsole_ChangesNoMessageIfAnIDIsWrong(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
-	for _, command := range []string{"status", "cancel AQ1", "discard AQ1", "erase AQ1", "dead replay AQ1",
+	for _, command := range []string{"status", "cancel AQ1", "discard --reason=old AQ1", "erase AQ1",
+		"dead replay AQ1",
 		"dead show"} {
 		f.runCommand(append(strings.Fields(command), "/news/1")...).expectEnd(t, exitUsage, "",
 			`"/news/1" is neither a message's id nor its address`)
@@ -47,6 +48,9 @@ func TestConsole_SuggestsCommands(t *testing.T) {
 		{"chekc", `unknown command "chekc" for "weir"; did you mean check?`},
 		{"stat", `did you mean status?`},
 		{"dead lst", `unknown command "lst" for "weir dead"; did you mean list?`},
+		{"replay AQ1", `unknown command "replay" for "weir"; did you mean dead replay?`},
+		{"retry AQ1", `unknown command "retry" for "weir"; did you mean dead replay?`},
+		{"errors", `unknown command "errors" for "weir"; did you mean dead list --errors?`},
 		{"quux", `unknown command "quux" for "weir"` + "\n"},
 	} {
 		s, _, stderr := newTestConsole(newEnvironment(t, minimal))

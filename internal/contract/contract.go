@@ -199,7 +199,9 @@ func (s *Set) parseBody(charset string, body []byte, places *places) (weir.Messa
 	}
 	m, problems := c.buildMessage(doc, s.limits.Now(), places)
 	if len(problems) > 0 {
-		return m, invalidError(problems...)
+		refusal := invalidError(problems...)
+		refusal.Contract = c.def.Name
+		return m, refusal
 	}
 	return m, nil
 }
@@ -267,7 +269,7 @@ func parseContentType(contentType string) (charset string, err error) {
 	return strings.ToLower(params["charset"]), nil
 }
 
-func newError(kind weir.Kind, message string, problems ...weir.Problem) error {
+func newError(kind weir.Kind, message string, problems ...weir.Problem) *weir.Error {
 	return &weir.Error{Kind: kind, Op: "accept", Message: message, Problems: problems}
 }
 
@@ -277,7 +279,7 @@ func malformedError(message string, problems ...weir.Problem) error {
 
 func unsupportedError(message string) error { return newError(weir.Unsupported, message) }
 
-func invalidError(problems ...weir.Problem) error {
+func invalidError(problems ...weir.Problem) *weir.Error {
 	message := "the message breaks a rule of its contract"
 	if len(problems) > 1 {
 		message = fmt.Sprintf("the message breaks %d rules of its contract", len(problems))

@@ -65,6 +65,15 @@ type event struct {
 	Gap   string // note on earlier events that have no entry: attempts that are not kept, or a replay
 }
 
+// NextAt returns the one time at which a waiting message is expected to be sent; zero = not known. The message's own
+// retry can be due while a pause or an earlier message of its key still holds it up; then the forecast counts.
+func (v *messageView) NextAt() time.Time {
+	if v.M.ExpectedAt.After(v.M.NextAttemptAt) {
+		return v.M.ExpectedAt
+	}
+	return v.M.NextAttemptAt
+}
+
 type labelledValue struct{ Name, Value string }
 
 func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (view, error) {

@@ -60,6 +60,7 @@ type overviewView struct {
 	KeyPauses int         // number of paused keys
 	Charts    []chart
 	CMS       health
+	Intake    intake
 	Meter     meter
 	Clusters  wire.ErrorList
 	More      int // number of errors that are not shown
@@ -95,6 +96,7 @@ func (d *Dashboard) overviewPage(ctx context.Context, p *page, r *http.Request) 
 	reading.waitAll()
 	v.addTotals()
 	v.CMS = newHealth(past.Sum, v.Report.Lanes)
+	v.Intake = newIntake(past, p.Now)
 	v.Meter = newMeter(past.Sum)
 	waiting := v.Totals.Waiting
 	if p.Missed("the lanes") {
@@ -182,6 +184,42 @@ func runningJobs(jobs []wire.Job) []wire.Job {
 		}
 	}
 	return out
+}
+
+// intake has the submissions of the shown span.
+type intake struct {
+	Refused, Throttled int64
+	Poisoned           int64     // tickets that the host gave up recently
+	Refusals           []Refusal // the most frequent reasons
+	MoreRefused        int64     // refused submissions that Refusals does not count
+	Senders            []Sender
+	MostlyRefused      bool // recently more submissions were refused than accepted
+}
+
+const (
+	// The overview shows at most maxRefusals reasons and maxSenders senders.
+	maxRefusals, maxSenders = 8, 5
+	// "Recently" is within the last recentWindow. If at least manyRefused submissions were refused recently, and fewer
+	// were accepted, a contract or an upstream is probably wrong.
+	recentWindow, manyRefused = 15 * time.Minute, 5
+)
+
+// newIntake returns the submissions of a history.
+func newIntake(past History, now time.Time) intake {
+	in := intake{Refused: past.Sum.Refused, Throttled: past.Sum.Throttled, Refusals: past.Refusals[:min(len(past.Refusals), maxRefusals)],
+		Senders: past.Senders[:min(len(past.Senders), maxSenders)]}
+	in.MoreRefused = in.Refused
+	for _, r := range in.Refusals {
+		in.MoreRefused -= r.Count
+	}
+	var accepted, refused int64
+	for _, s := range past.Steps {
+		if s.At.After(now.Add(-recentWindow)) {
+			accepted, refused, in.Poisoned = accepted+s.Accepted, refused+s.Refused, in.Poisoned+s.Poisoned
+		}
+	}
+	in.MostlyRefused = refused >= manyRefused && refused > accepted
+	return in
 }
 
 // newHealth returns the state of the CMS. After a failed attempt, the state stays bad until an attempt is delivered or

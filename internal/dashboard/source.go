@@ -129,6 +129,21 @@ type History struct {
 	Steps         []Step
 	Sum           Step
 	CompleteUntil time.Time
+	Refusals      []Refusal // the most frequent reason first
+	Senders       []Sender  // the sender of most posts first
+}
+
+// Refusal is the number of submissions that were refused for one reason.
+type Refusal struct {
+	Way, Reason, Contract, Rule string // see history.Refusal
+	Count                       int64
+}
+
+// Sender is the number of posts that were accepted from one sender: the name of a known upstream, or the fingerprint of
+// a function key.
+type Sender struct {
+	Name     string
+	Accepted int64
 }
 
 // Step has the counters of one interval of a History. Waiting is a sum over the lanes: for each lane, it includes the
@@ -144,6 +159,9 @@ type Step struct {
 	Waiting                            int64
 	Oldest                             time.Duration    // age of the oldest waiting message
 	Transactions                       map[string]int64 // storage transactions by service and operation
+	Throttled                          int64            // requests that storage throttled
+	Refused                            int64            // refused submissions
+	Poisoned                           int64            // tickets that the host gave up
 	AnsweredAt                         time.Time        // last attempt that was delivered or rejected; zero = none
 	FailedAt                           time.Time        // last attempt that ended as retry or unavailable; zero = none
 }

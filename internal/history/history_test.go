@@ -416,3 +416,54 @@ func TestKeeper_RemembersAnEarlyRequestForACleanup(t *testing.T) {
 		}
 	})
 }
+
+// A row must keep refusals and senders apart, and must stay small if each post breaks another rule.
+func TestKeeper_RefusalsAndSenders(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.New(time.Now).Table()
+		a := newInstance(t, table)
+		known := history.Refusal{Way: history.WayPost, Reason: "invalid", Contract: "article", Rule: "./@path required"}
+		a.Refused(known)
+		a.Refused(known)
+		for n := range 100 {
+			a.Refused(history.Refusal{Way: history.WayFile, Reason: "invalid", Rule: fmt.Sprint(n)})
+			a.Sent(fmt.Sprint(n))
+		}
+		a.Poisoned()
+		if err := a.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b := newInstance(t, table)
+		sum := history.Sum(readSeries(t, b, 10*time.Minute, time.Minute, -1))
+		cut := history.Refusal{Way: history.WayFile, Reason: "invalid"}
+		if sum.Refused[known] != 2 || sum.AllRefused() != 102 || len(sum.Refused) != 33 || sum.Refused[cut] != 69 ||
+			len(sum.Senders) != 33 || sum.Senders[history.OtherSenders] != 68 || sum.Poisoned != 1 {
+			t.Errorf("got %+v, want 102 refusals of 33 kinds, 33 senders and 1 poisoned ticket", sum)
+		}
+	})
+}
+
+func TestRecorder_CountsThrottledRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i, throttled := newInstance(t, memory.New(time.Now).Table()), int64(0)
+		i.Throttled = func() int64 { return throttled }
+		i.Accepted(0, 1)
+		throttled = 7
+		time.Sleep(time.Minute)
+		i.Accepted(0, 1)
+		throttled = 10
+		if got := i.RecentlyThrottled(time.Now().Add(-10 * time.Minute)); got != 10 {
+			t.Errorf("got %d throttled requests, want 10", got)
+		}
+		if sum := history.Sum(readSeries(t, i, 10*time.Minute, time.Minute, -1)); sum.Throttled != 10 {
+			t.Errorf("got %d throttled requests in the history, want 10", sum.Throttled)
+		}
+		time.Sleep(20 * time.Minute)
+		i.Accepted(0, 1)
+		if got := i.RecentlyThrottled(time.Now().Add(-10 * time.Minute)); got != 0 {
+			t.Errorf("got %d throttled requests twenty minutes later, want 0", got)
+		}
+	})
+}

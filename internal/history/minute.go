@@ -1,6 +1,8 @@
 package history
 
 import (
+	"errors"
+	"strings"
 	"time"
 
 	"weir/internal/weir"
@@ -16,6 +18,42 @@ type Minute struct {
 	Transactions map[string]int64       `json:"x,omitempty"` // by service and operation, such as "table transact"
 	AnsweredAt   time.Time              `json:"y,omitzero"`  // time of the last attempt that was delivered or rejected
 	FailedAt     time.Time              `json:"z,omitzero"`  // time of the last retry or unavailable outcome
+
+	Refused   map[Refusal]int64 `json:"r,omitempty"` // refused submissions
+	Senders   map[string]int64  `json:"s,omitempty"` // accepted posts, by sender; see Recorder.Sent
+	Poisoned  int64             `json:"p,omitempty"` // tickets that the host gave up
+	Throttled int64             `json:"h,omitempty"` // requests that storage throttled
+}
+
+// Refusal is the reason why a submission was refused.
+type Refusal struct {
+	Way      string // the way in: WayPost, WayBatch, WayFile or WayBroker
+	Reason   string // the kind of the error, such as "invalid"
+	Contract string // "" = the root element has no contract, or the document could not be read
+	Rule     string // path and name of the first broken rule; "" = the error names no rule
+}
+
+// The ways in.
+const (
+	WayPost   = "post"
+	WayBatch  = "batch"
+	WayFile   = "file"
+	WayBroker = "rabbitmq"
+)
+
+// MarshalText implements encoding.TextMarshaler, because a Refusal is a key of a map in JSON.
+func (r Refusal) MarshalText() ([]byte, error) {
+	return []byte(strings.Join([]string{r.Way, r.Reason, r.Contract, r.Rule}, "\n")), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Refusal) UnmarshalText(text []byte) error {
+	parts := strings.SplitN(string(text), "\n", 4)
+	if len(parts) != 4 {
+		return errors.New("history: a refusal has four parts")
+	}
+	r.Way, r.Reason, r.Contract, r.Rule = parts[0], parts[1], parts[2], parts[3]
+	return nil
 }
 
 // Lane has the counts of one lane. Seen is true if an instance recorded Waiting and Oldest. For each minute an instance
@@ -50,7 +88,7 @@ func (l *Lane) countFinal(stage weir.Stage) {
 
 func newMinute(at time.Time) *Minute {
 	return &Minute{At: at, Lanes: map[int]*Lane{}, Attempts: map[weir.Outcome]int64{}, Attempt: Durations{},
-		Lag: Durations{}, Transactions: map[string]int64{}}
+		Lag: Durations{}, Transactions: map[string]int64{}, Refused: map[Refusal]int64{}, Senders: map[string]int64{}}
 }
 
 func (m *Minute) laneOf(number int) *Lane {
@@ -70,7 +108,16 @@ func (m *Minute) isIdle() bool {
 			return false
 		}
 	}
-	return len(m.Attempts) == 0
+	return len(m.Attempts) == 0 && len(m.Refused) == 0 && m.Poisoned == 0
+}
+
+// AllRefused returns the number of refused submissions.
+func (m *Minute) AllRefused() int64 {
+	var n int64
+	for _, c := range m.Refused {
+		n += c
+	}
+	return n
 }
 
 // Total returns the sum over all lanes. Oldest is the largest value of all lanes.
@@ -135,6 +182,14 @@ func (m *Minute) addMinute(other *Minute) {
 	for name, n := range other.Transactions {
 		m.Transactions[name] += n
 	}
+	for refusal, n := range other.Refused {
+		m.Refused[refusal] += n
+	}
+	for sender, n := range other.Senders {
+		m.Senders[sender] += n
+	}
+	m.Poisoned += other.Poisoned
+	m.Throttled += other.Throttled
 	m.Attempt.addAll(other.Attempt)
 	m.Lag.addAll(other.Lag)
 	m.AnsweredAt, m.FailedAt = laterOf(m.AnsweredAt, other.AnsweredAt), laterOf(m.FailedAt, other.FailedAt)

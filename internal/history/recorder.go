@@ -13,12 +13,17 @@ type Recorder struct {
 	now    func() time.Time
 	counts func() map[string]int64 // returns the storage transactions so far; see Minute.Transactions
 
+	// Throttled returns the number of requests of this process that storage has throttled so far; nil = not counted.
+	// It is set before the first minute.
+	Throttled func() int64
+
 	mu            sync.Mutex
 	currentMinute *Minute
 	completed     []*Minute        // past minutes, oldest first; dropBefore removes written ones
 	countsAtLast  map[string]int64 // result of "counts" when a minute was last added to "completed"
+	throttledLast int64            // result of Throttled at that time
 	lastWaiting   map[int]int64    // number of waiting messages by lane, as recorded last
-	changes       int64            // rises with each call of Accepted, Attempted or Finished
+	changes       int64            // rises with each call of Accepted, Attempted, Finished, Refused or Poisoned
 }
 
 // waitingInterval is the time after which an unchanged number of waiting messages is recorded again. The interval is
@@ -53,6 +58,9 @@ func (r *Recorder) completeMinute() {
 		}
 	}
 	r.countsAtLast = r.addTransactions(r.currentMinute)
+	if r.Throttled != nil {
+		r.throttledLast = r.addThrottled(r.currentMinute)
+	}
 	r.completed = append(r.completed, r.currentMinute)
 }
 
@@ -66,6 +74,28 @@ func (r *Recorder) addTransactions(m *Minute) map[string]int64 {
 		}
 	}
 	return total
+}
+
+// addThrottled does for throttled requests what addTransactions does for transactions.
+func (r *Recorder) addThrottled(m *Minute) int64 {
+	total := r.Throttled()
+	m.Throttled += max(total-r.throttledLast, 0)
+	return total
+}
+
+// RecentlyThrottled returns the number of requests of this process that storage throttled since a time. It can lack
+// minutes of the previous hour, and it also counts the requests of earlier minutes without other activity.
+func (r *Recorder) RecentlyThrottled(since time.Time) (n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.thisMinute() // completes currentMinute if that minute is over
+	n = r.Throttled() - r.throttledLast
+	for _, m := range r.completed {
+		if !m.At.Before(since.UTC().Truncate(time.Minute)) {
+			n += m.Throttled
+		}
+	}
+	return n
 }
 
 // canSkip reports whether m need not be stored: m has no activity, and no number of waiting messages has to be
@@ -88,6 +118,44 @@ func (r *Recorder) Accepted(lane, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.thisMinute().laneOf(lane).Accepted += int64(n)
+	r.changes++
+}
+
+// maxNames limits the number of refusals, and of senders, that a minute keeps apart. So the row of an hour stays small
+// if each post breaks another rule, or comes with another key.
+const maxNames = 32
+
+// Refused counts a refused submission.
+func (r *Recorder) Refused(refusal Refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.thisMinute()
+	if _, known := m.Refused[refusal]; !known && len(m.Refused) >= maxNames {
+		refusal.Contract, refusal.Rule = "", ""
+	}
+	m.Refused[refusal]++
+	r.changes++
+}
+
+// OtherSenders counts for the senders that a minute does not keep apart.
+const OtherSenders = "other"
+
+// Sent counts an accepted post, by its sender: the fingerprint of a function key, or the name of a known upstream.
+func (r *Recorder) Sent(sender string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.thisMinute()
+	if _, known := m.Senders[sender]; !known && len(m.Senders) >= maxNames {
+		sender = OtherSenders
+	}
+	m.Senders[sender]++
+}
+
+// Poisoned counts a ticket that the host gave up.
+func (r *Recorder) Poisoned() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.thisMinute().Poisoned++
 	r.changes++
 }
 
@@ -144,6 +212,9 @@ func (r *Recorder) copyMinutes(unfinished bool) []*Minute {
 	if unfinished && !r.canSkip(r.currentMinute) {
 		c := r.currentMinute.copyMinute()
 		r.addTransactions(c)
+		if r.Throttled != nil {
+			r.addThrottled(c)
+		}
 		all = append(all, c)
 	}
 	return all

@@ -55,9 +55,8 @@ func IfMatch(r *http.Request) (string, error) {
 func ReadReason(r *http.Request) (string, error) {
 	reason := strings.TrimSpace(r.URL.Query().Get("reason"))
 	if utf8.RuneCountInString(reason) > weir.MaxReason {
-		message := fmt.Sprintf("has more than %d characters", weir.MaxReason)
-		return "", &weir.Error{Kind: weir.Invalid, Op: "reason", Message: message,
-			Problems: []weir.Problem{{Path: "reason", Message: message}}}
+		p := weir.Problem{Path: "reason", Message: fmt.Sprintf("has more than %d characters", weir.MaxReason)}
+		return "", &weir.Error{Kind: weir.Invalid, Op: "reason", Message: p.Sentence(), Problems: []weir.Problem{p}}
 	}
 	return reason, nil
 }

@@ -69,6 +69,9 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 			w.Header().Set("WWW-Authenticate", "Weir-Upstream") // RFC 9110 demands a challenge in each 401
 		}
 	}
+	if rec := findRecorder(w); rec != nil {
+		rec.rule = weir.FirstRule(err)
+	}
 	if p.Status >= http.StatusInternalServerError {
 		log.Log(context.WithoutCancel(r.Context()), failureLevel(r, err), "http: failed", "invocation_id",
 			p.InvocationID, "status", p.Status, "err", err)
@@ -187,6 +190,7 @@ func Middleware(function string, log *slog.Logger, now func() time.Time, next ht
 			log.LogAttrs(context.WithoutCancel(r.Context()), answerLevel(r, rec.status), "http: answered",
 				slog.String("function", function),
 				slog.String("invocation_id", InvocationID(r)), slog.Int("status", rec.status),
+				slog.String("reason", rec.rule), slog.String("key_id", rec.keyID),
 				slog.Int64("duration_ms", now().Sub(began).Milliseconds()))
 		}()
 		next.ServeHTTP(rec, r)
@@ -206,6 +210,29 @@ func answerLevel(r *http.Request, status int) slog.Level {
 type statusRecorder struct {
 	http.ResponseWriter
 	status int
+	rule   string // path and name of the first rule that the request breaks; "" = the answer names no rule
+	keyID  string // see NoteKeyID
+}
+
+// NoteKeyID adds the fingerprint of the request's function key to the line that Middleware logs about the answer.
+func NoteKeyID(w http.ResponseWriter, id string) {
+	if rec := findRecorder(w); rec != nil {
+		rec.keyID = id
+	}
+}
+
+// findRecorder returns the recorder of Middleware that a ResponseWriter wraps, or nil.
+func findRecorder(w http.ResponseWriter) *statusRecorder {
+	for {
+		if rec, is := w.(*statusRecorder); is {
+			return rec
+		}
+		outer, wraps := w.(interface{ Unwrap() http.ResponseWriter })
+		if !wraps {
+			return nil
+		}
+		w = outer.Unwrap()
+	}
 }
 
 // Unwrap lets http.ResponseController find the interfaces that the recorder does not implement.

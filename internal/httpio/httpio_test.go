@@ -88,6 +88,29 @@ func TestMiddleware_LogsTheStackOfAPanic(t *testing.T) {
 	}
 }
 
+// The line of a refused post must lead to the rule and to the sender, also through handlers that wrap the writer.
+func TestMiddleware_LogsTheRuleAndTheKey(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&logged, nil))
+	h := httpio.Middleware("receive", log, time.Now, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		wrapped := wrappedWriter{w}
+		httpio.NoteKeyID(wrapped, "3fa9c2d1")
+		httpio.WriteError(wrapped, r, log, &weir.Error{Kind: weir.Invalid,
+			Problems: []weir.Problem{{Path: "./@path", Rule: "max=200", Message: "secret"}, {Path: "/", Rule: "xml"}}})
+	}))
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil))
+	for _, want := range []string{`"status":422`, `"reason":"./@path max"`, `"key_id":"3fa9c2d1"`} {
+		if !strings.Contains(logged.String(), want) || strings.Contains(logged.String(), "secret") {
+			t.Errorf("got the log %s, want %s in it, and no message of a problem", &logged, want)
+		}
+	}
+}
+
+type wrappedWriter struct{ http.ResponseWriter }
+
+func (w wrappedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 func TestWriteJSON_LogsAnEncodingError(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer

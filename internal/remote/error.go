@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/internal/weir"
 )
 
 // Kind classifies an error for the caller.
@@ -70,14 +72,8 @@ func (p Problem) String() string {
 	return text
 }
 
-// describe returns the problem's path and message. If the message already begins with the path, describe returns only
-// the message.
-func (p Problem) describe() string {
-	if p.Path == "" || strings.HasPrefix(p.Message, p.Path+" ") {
-		return p.Message
-	}
-	return p.Path + " " + p.Message
-}
+// describe returns the message with its subject, without the place in the document.
+func (p Problem) describe() string { return weir.Problem(p).Sentence() }
 
 // KindOf returns the kind of the first *Error in err's chain. If the chain has no *Error, KindOf returns Broken.
 func KindOf(err error) Kind {

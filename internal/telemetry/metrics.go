@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -19,6 +20,8 @@ type Metrics struct {
 
 	accepted *prometheus.CounterVec
 	refused  *prometheus.CounterVec
+	broken   *prometheus.CounterVec // refused submissions, by way in, contract and rule
+	poisoned prometheus.Counter
 	finished *prometheus.CounterVec
 	attempts *prometheus.CounterVec
 	duration prometheus.Histogram
@@ -70,6 +73,11 @@ func NewMetrics(cfg Config) *Metrics {
 			"contract"),
 		refused: newCounter("messages_refused_total",
 			"Refused posts, files, parts of batches and messages of a broker, by kind of error.", "reason"),
+		broken: newCounter("messages_refused_by_rule_total",
+			"Refused posts, files, parts of batches and messages of a broker, by the first rule that they break.",
+			"way", "contract", "rule"),
+		poisoned: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "weir", Name: "tickets_poisoned_total",
+			Help: "Tickets that the host gave up, and moved to the poison queue."}),
 		finished: newCounter("messages_finished_total", "Messages that became final, by their last stage.", "stage",
 			"contract"),
 		attempts: newCounter("delivery_attempts_total",
@@ -90,7 +98,7 @@ func NewMetrics(cfg Config) *Metrics {
 	}
 	m.initSeries()
 	m.initUpstreams(cfg.Upstreams)
-	m.Registry.MustRegister(m.accepted, m.refused, m.finished, m.attempts, m.duration, m.lag, m.leases, m.removed,
+	m.Registry.MustRegister(m.accepted, m.refused, m.broken, m.poisoned, m.finished, m.attempts, m.duration, m.lag, m.leases, m.removed,
 		m.lanes, buildInfo(cfg.Build),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.Storage != nil {
@@ -164,10 +172,17 @@ func (m *Metrics) Filed(messages []weir.Message) {
 func (m *Metrics) Limited(upstream, limit string) { m.limited.WithLabelValues(upstream, limit).Inc() }
 
 // Refused counts a refusal, by the kind of err. A refusal is a post that is answered with an error. An invalid file, an
-// invalid part of a batch and an invalid message of a broker are refusals, too.
-func (m *Metrics) Refused(err error) {
-	m.refused.WithLabelValues(refusalReason(weir.KindOf(err))).Inc()
+// invalid part of a batch and an invalid message of a broker are refusals, too. If err names a rule, Refused also counts
+// the refusal by its way in, contract and rule.
+func (m *Metrics) Refused(way string, err error) {
+	m.refused.WithLabelValues(RefusalReason(err)).Inc()
+	if rule := weir.FirstRule(err); rule != "" {
+		m.broken.WithLabelValues(way, cmp.Or(weir.ContractOf(err), "none"), rule).Inc()
+	}
 }
+
+// Poisoned counts a ticket that the host gave up.
+func (m *Metrics) Poisoned() { m.poisoned.Inc() }
 
 // Attempted implements drain.Observer.
 func (m *Metrics) Attempted(_ int, _ *weir.Message, r weir.Result, outcome weir.Outcome) {
@@ -223,8 +238,9 @@ var reasons = map[weir.Kind]string{
 // upstreamKinds are the kinds of refusals that can occur only if the settings have upstreams.
 var upstreamKinds = []weir.Kind{weir.Unauthenticated, weir.Forbidden, weir.Limited}
 
-func refusalReason(k weir.Kind) string {
-	if name, ok := reasons[k]; ok {
+// RefusalReason returns the kind of a refusal, as metrics and the history name it.
+func RefusalReason(err error) string {
+	if name, ok := reasons[weir.KindOf(err)]; ok {
 		return name
 	}
 	return reasons[weir.Internal]

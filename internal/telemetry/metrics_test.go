@@ -80,9 +80,10 @@ func TestMetrics_Filed(t *testing.T) {
 func TestMetrics_Refused(t *testing.T) {
 	t.Parallel()
 	m, _ := newMetrics()
-	m.Refused(&weir.Error{Kind: weir.Invalid})
-	m.Refused(errors.New("foreign"))
-	m.Refused(&weir.Error{Kind: weir.Busy})
+	m.Refused("post", &weir.Error{Kind: weir.Invalid, Contract: "article",
+		Problems: []weir.Problem{{Path: "./@path", Rule: "max=200"}, {Path: "./title", Rule: "required"}}})
+	m.Refused("post", errors.New("foreign"))
+	m.Refused("post", &weir.Error{Kind: weir.Busy})
 	checkLines(t, m, `weir_messages_refused_total{reason="invalid"} 1`,
 		`weir_messages_refused_total{reason="internal"} 2`)
 }

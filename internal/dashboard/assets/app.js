@@ -250,10 +250,14 @@
   }
 
   // question returns the question that the operator has to answer before a form is sent: the question of
-  // a ticked box, or else of the form. Nobody can take a wrong change back from the CMS.
+  // a ticked box, or else of the form. Nobody can take a wrong change back from the CMS. "{what}" in a
+  // question stands for the chosen lanes or key.
   function question(form) {
     const box = [...form.elements].find((f) => f.checked && f.dataset.ask);
-    return box ? box.dataset.ask : form.dataset.ask || "";
+    const text = box ? box.dataset.ask : form.dataset.ask || "";
+    const what = form.elements.what ? form.elements.what.value : "";
+    const one = what && what !== "all" ? what + " " + form.elements[what].value : "all lanes";
+    return text.replace("{what}", () => one);
   }
 
   // sure reports whether the operator answers a question with yes.

@@ -47,6 +47,24 @@ func (c *Counter) Failures() map[string]int64 {
 	return maps.Clone(c.failed)
 }
 
+// Throttled returns the number of throttled requests so far, of all services.
+func (c *Counter) Throttled() (n int64) {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, count := range c.failed {
+		if strings.HasSuffix(name, " "+throttled) {
+			n += count
+		}
+	}
+	return n
+}
+
+// throttled is the reason of a request that storage answers with 429 or 503.
+const throttled = "throttled"
+
 // Policy returns a policy that counts the requests of an SDK client. The service is "table", "queue" or "blob". The
 // policy must be one of the client's PerRetryPolicies; otherwise the policy does not count retries.
 func (c *Counter) Policy(service string) policy.Policy { return countingPolicy{c, service} }
@@ -79,7 +97,7 @@ func failureReason(ctx context.Context, resp *http.Response, err error) string {
 	case err != nil:
 		return "unreached"
 	case resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests:
-		return "throttled"
+		return throttled
 	case resp.StatusCode >= http.StatusInternalServerError:
 		return "error"
 	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:

@@ -5,6 +5,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"weir/internal/contract"
 )
 
 // contentItem is an item of content. Weir must prevent a second item with the same path.
@@ -119,8 +122,13 @@ func (s *Server) handleWrite(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var c writeBody
-	if err := xml.Unmarshal(body, &c); err != nil {
-		http.Error(w, "this is not XML", http.StatusBadRequest)
+	// The CMS reads each encoding that Weir accepts. Otherwise the first message in Latin-1 would be dead.
+	text, err := contract.Text(cmp.Or(r.Header.Get("Content-Type"), "application/xml"), body)
+	if err == nil {
+		err = xml.Unmarshal([]byte(text), &c)
+	}
+	if err != nil {
+		http.Error(w, "this is not XML: "+err.Error(), http.StatusBadRequest)
 		return
 	}
 	version, _ := strconv.Atoi(firstNonEmpty(c.VersionAttr, c.Version)) // a message without a version has version 0
@@ -133,7 +141,7 @@ func (s *Server) handleWrite(w http.ResponseWriter, r *http.Request) {
 	if req.Order = sequence; err != nil {
 		req.Order = arrival
 	}
-	status, words := s.applyFaults(w, r, req.Path, body)
+	status, words := s.applyFaults(w, r, req.Path, []byte(text))
 	if status == 0 {
 		status, words = s.storeItem(req, c.Title)
 	}

@@ -158,6 +158,37 @@ func TestServer_Faults(t *testing.T) {
 	}
 }
 
+// Each body is one that Weir accepts. The CMS must read the title in each.
+func TestServer_ReadsTheEncodingsOfWeir(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ contentType, body string }{
+		"Latin1ByParameter":   {"application/xml; charset=iso-8859-1", "<a path='/x'><title>H\xe4fen</title></a>"},
+		"Latin1ByDeclaration": {"text/xml", "<?xml version='1.0' encoding='ISO-8859-1'?><a path='/x'><title>H\xe4fen</title></a>"},
+		"UTF8WithMark":        {"", "\xef\xbb\xbf<a path='/x'><title>Häfen</title></a>"},
+		"UTF16":               {"application/xml", "\xff\xfe" + littleEndian("<a path='/x'><title>Häfen</title></a>")},
+	} {
+		cms, _ := startCMS(t, 0)
+		post := httptest.NewRequest(http.MethodPost, "/api/content", strings.NewReader(c.body))
+		post.Header.Set("Content-Type", c.contentType)
+		answer, page := httptest.NewRecorder(), httptest.NewRecorder()
+		cms.ServeHTTP(answer, post)
+		cms.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/", nil))
+		if answer.Code != http.StatusCreated || !strings.Contains(page.Body.String(), "Häfen") {
+			t.Errorf("%s: got %d %s and the page\n%s\nwant 201 and Häfen", name, answer.Code, answer.Body, page.Body)
+		}
+	}
+}
+
+// littleEndian returns a text of the Basic Multilingual Plane in UTF-16LE, without a byte order mark.
+func littleEndian(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		b.WriteByte(byte(r))
+		b.WriteByte(byte(r >> 8))
+	}
+	return b.String()
+}
+
 func TestServer_FailFirst(t *testing.T) {
 	t.Parallel()
 	cms, _ := startCMS(t, 0)
