@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"runtime/pprof"
 	"syscall"
+
+	"weir/internal/panics"
 )
 
 // init lets the signal SIGUSR2 start a CPU profile. The next SIGUSR2 ends the profile. The environment variable
@@ -26,7 +28,8 @@ func init() {
 		for n := 1; ; n++ {
 			<-toggles
 			path := filepath.Join(folder, fmt.Sprintf("%d-%d.pprof", os.Getpid(), n))
-			if err := writeProfile(path, toggles); err != nil {
+			err := panics.Catch(func() error { return writeProfile(path, toggles) })
+			if err != nil {
 				fmt.Fprintln(os.Stderr, "profile:", err)
 			}
 		}

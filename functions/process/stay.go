@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/drain"
+	"weir/internal/panics"
 )
 
 // A Functions host may end a process that has no invocation in flight, and the host limits the time of each invocation.
@@ -259,9 +260,25 @@ func (f *Function) followLanes(s *stay, lanes []followedLane) {
 	}
 }
 
-// awaitLane waits for the end of a lane's claim and drain, and then enqueues the ticket that the lane needs. After the
-// last lane, awaitLane finishes the stay.
+// awaitLane calls finishLane. After the last lane, awaitLane finishes the stay. It does so after a panic, too: otherwise
+// the invocation would not end.
 func (f *Function) awaitLane(s *stay, l followedLane) {
+	err := panics.Catch(func() error { return f.finishLane(s, l) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.errs = append(s.errs, err)
+	if s.open--; s.open > 0 {
+		return
+	}
+	var held []followedLane
+	if s.limited.Err() == nil {
+		held = f.addHeld(nil)
+	}
+	f.followLanes(s, held)
+}
+
+// finishLane waits for the end of a lane's claim and drain, and then enqueues the ticket that the lane needs.
+func (f *Function) finishLane(s *stay, l followedLane) error {
 	lane, report := l.lane, drain.Report{State: drain.Working}
 	if !l.isDrained {
 		report = f.Drainer.Claim(s.limited, lane)
@@ -276,21 +293,10 @@ func (f *Function) awaitLane(s *stay, l followedLane) {
 	}
 	delete(s.lanes, lane) // so that the next ticket for the lane can add the lane again
 	f.mu.Unlock()
-	var err error
-	if !stillBusy || !l.isShared {
-		err = f.enqueueTicket(s.whole, lane, report)
+	if stillBusy && l.isShared {
+		return nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s.errs = append(s.errs, err)
-	if s.open--; s.open > 0 {
-		return
-	}
-	var held []followedLane
-	if s.limited.Err() == nil {
-		held = f.addHeld(nil)
-	}
-	f.followLanes(s, held)
+	return f.enqueueTicket(s.whole, lane, report)
 }
 
 // joinDrain waits until the drain has ended, or until endStay ends the wait.

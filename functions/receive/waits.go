@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/panics"
 	"weir/internal/weir"
 )
 
@@ -169,12 +170,16 @@ func (w *Waits) pollLane(ctx context.Context, number int, l *laneWatch) {
 		case <-timer.C:
 		}
 		timer.Reset(pollInterval)
-		limited, cancel := context.WithTimeout(ctx, pollLimit)
-		if c, err := w.Lanes.ReadControl(limited, number); err == nil &&
-			w.readFinished(limited, number, l, seen, c) == nil {
-			seen = c
-		}
-		cancel()
+		// A poll that fails or panics is made again: a failed poll hides no commit.
+		_ = panics.Catch(func() error {
+			limited, cancel := context.WithTimeout(ctx, pollLimit)
+			defer cancel()
+			c, err := w.Lanes.ReadControl(limited, number)
+			if err == nil && w.readFinished(limited, number, l, seen, c) == nil {
+				seen = c
+			}
+			return nil
+		})
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"weir/internal/panics"
 )
 
 const (
@@ -73,7 +75,7 @@ func (c *Cleaner) BeginRound() {
 		defer close(done)
 		defer cancel()
 		for c.nextRound() {
-			c.runRound(ctx)
+			panics.Repeat(ctx, c.Logger, "retention: round", func() { c.runRound(ctx) })
 		}
 	}()
 }
@@ -154,6 +156,7 @@ func (c *Cleaner) cleanLanes(ctx context.Context) {
 	var workers sync.WaitGroup
 	for range lanesAtOnce {
 		workers.Go(func() {
+			defer panics.Log(c.Logger, "retention: turns of lanes")
 			for turn := take(); turn != nil; turn = take() {
 				if c.cleanLane(limited, turn); !turn.nextAt.After(c.Now()) {
 					mu.Lock()

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/invoke"
 	"weir/internal/lane"
+	"weir/internal/panics"
 )
 
 const (
@@ -78,7 +79,8 @@ func (f *Function) Sweep(ctx context.Context) error {
 	var filesErr error
 	if f.Inbox != nil {
 		files.Go(func() { // the lanes must not wait for the files, which can need all of sweepLimit
-			if err := f.Inbox.Collect(ctx); err != nil {
+			err := panics.Catch(func() error { return f.Inbox.Collect(ctx) })
+			if err != nil {
 				filesErr = fmt.Errorf("inbox: %w", err)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"weir/internal/inbox"
 	"weir/internal/lane"
 	"weir/internal/notify"
+	"weir/internal/panics"
 	"weir/internal/recur"
 	"weir/internal/replay"
 	"weir/internal/telemetry"
@@ -35,7 +36,8 @@ func (a *App) newNotifier(store *lane.Store) *notify.Sender {
 func (a *App) startNotifier(ctx context.Context, store *lane.Store) *notify.Sender {
 	sender := a.newNotifier(store)
 	go func() {
-		if err := sender.ScanEarlierEpochs(ctx); err != nil && ctx.Err() == nil {
+		err := panics.Catch(func() error { return sender.ScanEarlierEpochs(ctx) })
+		if err != nil && ctx.Err() == nil {
 			a.log.Warn("notify: earlier outboxes not looked at", "err", err)
 		}
 	}()

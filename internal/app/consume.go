@@ -12,6 +12,7 @@ import (
 	"weir/internal/filing"
 	"weir/internal/history"
 	"weir/internal/lane"
+	"weir/internal/panics"
 	"weir/internal/rabbitmq"
 	"weir/internal/relane"
 	"weir/internal/telemetry"
@@ -59,7 +60,8 @@ func (a *App) consumeQueues(ctx context.Context) error {
 	tickets := a.newTickets(store)
 	epochChecks := make(chan struct{}, 1)
 	go func() {
-		if err := relane.Watch(working, store, epochChecks); err != nil {
+		err := panics.Catch(func() error { return relane.Watch(working, store, epochChecks) })
+		if err != nil {
 			end(err)
 		}
 	}()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/lane/epochs"
+	"weir/internal/panics"
 	"weir/internal/recur"
 	"weir/internal/storage"
 	"weir/internal/storage/azure"
@@ -97,7 +98,12 @@ func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 	findings := make([]Finding, len(checks))
 	var all sync.WaitGroup
 	for i, check := range checks {
-		all.Go(func() { findings[i] = check(ctx) })
+		all.Go(func() {
+			err := panics.Catch(func() error { findings[i] = check(ctx); return nil })
+			if err != nil {
+				findings[i] = Finding{Name: "check", Wrong: err}
+			}
+		})
 	}
 	all.Wait()
 	return findings

@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/panics"
 	"weir/internal/poll"
 	"weir/internal/relane"
 )
@@ -25,7 +26,15 @@ func (a *App) DrainLanes(ctx context.Context) ([]poll.DrainResult, error) {
 	results := make([]poll.DrainResult, a.settings.Lanes)
 	var all sync.WaitGroup
 	for n := range results {
-		all.Go(func() { results[n] = poll.DrainLane(ctx, store, drainer, n, time.Now) })
+		all.Go(func() {
+			err := panics.Catch(func() error {
+				results[n] = poll.DrainLane(ctx, store, drainer, n, time.Now)
+				return nil
+			})
+			if err != nil {
+				results[n] = poll.DrainResult{Lane: n, Err: err}
+			}
+		})
 	}
 	all.Wait()
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)

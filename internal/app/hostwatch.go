@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/hostwatch"
+	"weir/internal/panics"
 )
 
 // hostWatcher watches the host that started this process.
@@ -37,6 +38,7 @@ var (
 // watchHost hands all lanes over when the host begins to stop. It ends the process when the host is gone. It also ends
 // the process if the host began to stop and is not gone after the time hostEndsWithin.
 func (s *Server) watchHost(ctx context.Context, host hostWatcher) {
+	defer panics.Log(s.log, "handler: watch of the host")
 	event, err := host.Stop(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -60,6 +62,7 @@ func (s *Server) watchHost(ctx context.Context, host hostWatcher) {
 // happen now, because the host later kills this process without a signal. The process still answers requests; other
 // processes deliver the messages that this process appends.
 func (s *Server) leaveLanes(ctx context.Context) {
+	defer panics.Log(s.log, "handler: hand-over of the lanes")
 	select {
 	case <-s.opened: // waits for the drainer: a drainer that is created after leaveLanes would take lanes
 	case <-ctx.Done():

@@ -15,6 +15,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/overview"
 	"weir/internal/overview/lists"
+	"weir/internal/panics"
 	"weir/internal/redact"
 	"weir/internal/replay"
 	"weir/internal/storage"
@@ -176,7 +177,7 @@ func closeTogether(ctx context.Context, closers ...func(context.Context) error) 
 	errs := make([]error, len(closers))
 	var all sync.WaitGroup
 	for i, closer := range closers {
-		all.Go(func() { errs[i] = closer(ctx) })
+		all.Go(func() { errs[i] = panics.Catch(func() error { return closer(ctx) }) })
 	}
 	all.Wait()
 	return errors.Join(errs...)

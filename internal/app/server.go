@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/panics"
 	"weir/internal/relane"
 )
 
@@ -38,7 +39,8 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	opening, stopOpening := context.WithCancel(ctx)
 	defer stopOpening()
 	go func() {
-		if err := s.open(opening); err != nil && !errors.Is(err, context.Canceled) {
+		err := panics.Catch(func() error { return s.open(opening) })
+		if err != nil && !errors.Is(err, context.Canceled) {
 			s.endWith(err)
 		}
 	}()
@@ -50,7 +52,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{Handler: s.newHandler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- panics.Catch(func() error { return server.Serve(listener) }) }()
 	var err error
 	select {
 	case <-ctx.Done():
@@ -79,7 +81,9 @@ func (s *Server) stop(ctx context.Context, server *http.Server) error {
 		return server.Shutdown(limited)
 	}
 	background := make(chan error, 1)
-	go func() { background <- r.closeBackground(limited) }()
+	go func() {
+		background <- panics.Catch(func() error { return r.closeBackground(limited) })
+	}()
 	err := r.closeWork(limited)
 	err = errors.Join(err, server.Shutdown(limited))
 	err = errors.Join(err, r.closeRecords(limited))
@@ -99,7 +103,8 @@ func (s *Server) open(ctx context.Context) error {
 	s.log.Info("handler: ready", "duration_ms", time.Since(s.startedAt).Milliseconds())
 	go s.watchEpoch(ctx, store)
 	go func() {
-		if err := s.PrepareStorage(ctx); err != nil && ctx.Err() == nil {
+		err := panics.Catch(func() error { return s.PrepareStorage(ctx) })
+		if err != nil && ctx.Err() == nil {
 			s.log.Warn("handler: queues and containers not looked at", "err", err)
 		}
 	}()
@@ -111,7 +116,8 @@ func (s *Server) open(ctx context.Context) error {
 
 // watchEpoch ends the server if the number of lanes was changed, or if the table was removed or replaced.
 func (s *Server) watchEpoch(ctx context.Context, store *lane.Store) {
-	if err := relane.Watch(ctx, store, s.epochChecks); err != nil {
+	err := panics.Catch(func() error { return relane.Watch(ctx, store, s.epochChecks) })
+	if err != nil {
 		s.endWith(err)
 	}
 }

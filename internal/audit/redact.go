@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weir/internal/panics"
 	"weir/internal/storage"
 )
 
@@ -41,7 +42,7 @@ func (l *Log) Redact(ctx context.Context, subject, key, replacement string) erro
 		var work errgroup.Group
 		work.SetLimit(redactedAtOnce)
 		for _, entry := range entries {
-			work.Go(func() error { return r.redactEntry(ctx, entry) })
+			work.Go(panics.Guard(func() error { return r.redactEntry(ctx, entry) }))
 		}
 		if err := work.Wait(); err != nil {
 			return readError(err)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/lane/epochs"
+	"weir/internal/panics"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -61,7 +62,7 @@ func (r *Runner) countStages(ctx context.Context, one *row) (map[weir.Stage]int,
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	for _, first := range one.progress.Windows {
-		group.Go(func() error {
+		group.Go(panics.Guard(func() error {
 			ids, err := r.readIDs(ctx, one.batch.ID, first)
 			if err != nil {
 				return err
@@ -73,7 +74,7 @@ func (r *Runner) countStages(ctx context.Context, one *row) (map[weir.Stage]int,
 				counts[stage]++
 			}
 			return err
-		})
+		}))
 	}
 	return counts, group.Wait()
 }

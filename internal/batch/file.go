@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/filing"
+	"weir/internal/panics"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -181,14 +182,14 @@ func (w *work) appendParts(ctx context.Context, parts []checkedPart) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(appendsAtOnce)
 	for _, key := range order {
-		group.Go(func() error {
+		group.Go(panics.Guard(func() error {
 			for _, p := range byKey[key] {
 				if err := w.appendPart(ctx, p); err != nil {
 					return err
 				}
 			}
 			return nil
-		})
+		}))
 	}
 	return group.Wait()
 }

@@ -15,6 +15,7 @@ import (
 	"weir/internal/filing"
 	"weir/internal/lane"
 	"weir/internal/lease"
+	"weir/internal/panics"
 	"weir/internal/retry"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -209,7 +210,8 @@ func (r *Runner) startWork(id string) {
 	waitForLease := !r.hasTried[id]
 	r.running[id], r.hasTried[id] = true, true
 	r.wg.Go(func() {
-		if err := r.workInTurn(id, waitForLease); err != nil && r.ctx.Err() == nil {
+		err := panics.Catch(func() error { return r.workInTurn(id, waitForLease) })
+		if err != nil && r.ctx.Err() == nil {
 			r.Logger.Warn("batch: work interrupted", "err", err)
 		}
 		r.mu.Lock()

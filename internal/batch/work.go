@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"time"
 
 	"weir/internal/clock"
+	"weir/internal/panics"
 	"weir/internal/storage"
 	"weir/internal/weir"
 	"weir/internal/wire"
@@ -66,12 +66,11 @@ func (r *Runner) processBatch(ctx context.Context, id string) error {
 // tryBatchSafely calls tryBatch, and turns a panic into an error. Otherwise one batch would end each process that works
 // on the batch.
 func (r *Runner) tryBatchSafely(ctx context.Context, id string) (reached int, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return r.tryBatch(ctx, id)
+	err = panics.Catch(func() (err error) {
+		reached, err = r.tryBatch(ctx, id)
+		return err
+	})
+	return reached, err
 }
 
 // tryBatch continues the work on a batch from the stored state. It returns the number of the first part of the next

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"weir/internal/panics"
 )
 
 // cache stores loaded values by key. Requests that need the same value at the same time share one load. The zero value
@@ -64,7 +66,7 @@ func (c *cacheLoad[T]) runLoad(ctx context.Context, read func(context.Context) (
 	defer close(c.done)
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
-	c.err = recoverPanic(func() (err error) {
+	c.err = panics.Catch(func() (err error) {
 		c.value, err = read(ctx)
 		return err
 	})

@@ -2,12 +2,11 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
 
+	"weir/internal/panics"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -32,27 +31,17 @@ func (d *Dashboard) newLoader(ctx context.Context, p *page) *loader {
 }
 
 // loadPart loads one part in a new goroutine. If the load fails, the page shows the other parts, and a note that names
-// the missing part.
+// the missing part. The HTTP server recovers no panic of another goroutine: without panics.Catch, a panic in a load
+// would end the process, which also delivers messages.
 func (r *loader) loadPart(what string, read func() error) {
 	r.wg.Go(func() {
-		if err := recoverPanic(read); err != nil {
+		if err := panics.Catch(read); err != nil {
 			r.page.noteUnread(what)
 			if r.ctx.Err() == nil {
 				r.d.Log.Warn("dashboard: not read", "err", err)
 			}
 		}
 	})
-}
-
-// recoverPanic turns a panic of read into an error. The HTTP server does not recover a panic in another goroutine. So
-// without recoverPanic, a panic in a load would end the process, which also delivers messages.
-func recoverPanic(read func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return read()
 }
 
 func (r *loader) waitAll() { r.wg.Wait() }

@@ -3,11 +3,11 @@ package drain
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"weir/internal/lane"
 	"weir/internal/lease"
+	"weir/internal/panics"
 	"weir/internal/weir"
 )
 
@@ -72,10 +72,9 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "there was no time left for it", StartedAt: a.now()}, nil
 	}
 	sent := make(chan weir.Result, 1)
-	go func() {
-		sent <- a.sendSafely(ctx, weir.Delivery{Message: &e.Message, Fence: a.fence,
-			RememberedID: c.rememberedID, Attempt: e.AttemptCount + 1, Since: waitingSince(e)})
-	}()
+	delivery := weir.Delivery{Message: &e.Message, Fence: a.fence, RememberedID: c.rememberedID,
+		Attempt: e.AttemptCount + 1, Since: waitingSince(e)}
+	go func() { sent <- a.sendSafely(ctx, delivery) }()
 	return a.host.moveDueUntil(ctx, e.KeyHash(), sent), nil
 }
 
@@ -87,15 +86,16 @@ func (a *attempter) rejectUnsent(reason string) weir.Result {
 // sendSafely makes an attempt. It turns a panic into a rejection, because each further attempt of the message would
 // panic, too.
 func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result weir.Result) {
-	defer func() {
-		if p := recover(); p != nil {
-			a.log.Error("drain: panic in delivery", "message_id", d.Message.Public().String(),
-				"err", fmt.Sprintf("%v\n%s", p, debug.Stack()))
-			result = a.rejectUnsent("internal error while building the request")
-			result.Unsent = false // a step may have sent one
-		}
-	}()
-	return a.drainer.Sender.Send(ctx, d)
+	err := panics.Catch(func() error {
+		result = a.drainer.Sender.Send(ctx, d)
+		return nil
+	})
+	if err != nil {
+		a.log.Error("drain: panic in delivery", "message_id", d.Message.Public().String(), "err", err)
+		result = a.rejectUnsent("internal error while building the request")
+		result.Unsent = false // a step may have sent one
+	}
+	return result
 }
 
 // waitingSince returns the earliest time at which the next attempt could begin. This is the latest of four times: the

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"weir/internal/lane"
+	"weir/internal/panics"
 )
 
 const (
@@ -65,7 +66,7 @@ func (p *bodyPrefetch) startFetch(ctx context.Context, e *lane.Entry) *bodyFetch
 	f := &bodyFetch{loaded: *e, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
-		f.err = p.store.LoadBody(ctx, &f.loaded)
+		f.err = panics.Catch(func() error { return p.store.LoadBody(ctx, &f.loaded) })
 	}()
 	return f
 }

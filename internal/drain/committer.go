@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/panics"
 )
 
 const (
@@ -170,8 +171,15 @@ func (c *committer) closeInOrder(ctx context.Context) error {
 	return err
 }
 
+// runLoop commits until closeInOrder ends it, or until commitUntilEnd fails.
 func (c *committer) runLoop(ctx context.Context) {
 	defer close(c.done)
+	if err := panics.Catch(func() error { return c.commitUntilEnd(ctx) }); err != nil {
+		c.failAll(err)
+	}
+}
+
+func (c *committer) commitUntilEnd(ctx context.Context) error {
 	timer := time.NewTimer(commitInterval)
 	defer timer.Stop()
 	for {
@@ -182,16 +190,14 @@ func (c *committer) runLoop(ctx context.Context) {
 			case <-c.wake:
 			case <-timer.C:
 			case <-c.stop:
-				return
+				return nil
 			case <-ctx.Done():
-				c.failAll(context.Cause(ctx))
-				return
+				return context.Cause(ctx)
 			}
 			continue
 		}
 		if err := c.commitRequests(ctx, requests); err != nil {
-			c.failAll(err)
-			return
+			return err
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/panics"
 )
 
 const (
@@ -70,6 +71,7 @@ func (r *controlRefresh) startRead(ctx context.Context) {
 	go func() {
 		defer r.waiter.notify()
 		defer close(answer)
+		defer panics.Log(r.log, "drain: read of the control rows")
 		if c, err := r.store.ReadControl(ctx, r.lane); err == nil {
 			answer <- c
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/panics"
 )
 
 // When a scheduled message becomes due, the holder moves it into its key's queue (lane.Change.Release). due_position.go
@@ -353,7 +354,13 @@ func (m *dueMover) startRead(ctx context.Context, dues []lane.DueTime) {
 	room.bytes /= maxDueReads // up to maxDueReads reads share the room in memory
 	m.moves.reading = append(m.moves.reading, answer)
 	go func() {
-		answer <- readDue(ctx, m.laneScope, m.positions, dues, low, &room)
+		var read dueRead
+		err := panics.Catch(func() error {
+			read = readDue(ctx, m.laneScope, m.positions, dues, low, &room)
+			return read.err
+		})
+		read.err = err
+		answer <- read
 		m.notify()
 	}()
 }
@@ -387,8 +394,12 @@ func (m *dueMover) readDueTimes(ctx context.Context) {
 	answer := make(chan duePage, 1)
 	m.cache.beginLoad(answer)
 	go func() {
-		dues, more, err := m.store.DeliveryState().ReadDueTimes(ctx, m.lane, dueCacheMax)
-		answer <- duePage{dues, more, err}
+		var page duePage
+		page.err = panics.Catch(func() (err error) {
+			page.dues, page.more, err = m.store.DeliveryState().ReadDueTimes(ctx, m.lane, dueCacheMax)
+			return err
+		})
+		answer <- page
 		m.notify()
 	}()
 }

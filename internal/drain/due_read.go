@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/lane"
+	"weir/internal/panics"
 	"weir/internal/weir"
 )
 
@@ -43,11 +44,14 @@ func readDue(ctx context.Context, scope laneScope, positions *duePositions, dues
 func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane.DueTime, room *memoryRoom) error {
 	var found map[int64]*lane.Entry
 	group, reading := errgroup.WithContext(ctx)
-	group.Go(func() (err error) { p.control, err = scope.store.ReadControl(reading, scope.lane); return err })
-	group.Go(func() (err error) {
+	group.Go(panics.Guard(func() (err error) {
+		p.control, err = scope.store.ReadControl(reading, scope.lane)
+		return err
+	}))
+	group.Go(panics.Guard(func() (err error) {
 		found, err = scope.store.DeliveryState().ReadDueMessages(reading, scope.lane, dues)
 		return err
-	})
+	}))
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -63,7 +67,7 @@ func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane
 			e.DropBody()
 			continue
 		}
-		group.Go(func() error { fetchBody(reading, scope.store, e); return nil })
+		group.Go(panics.Guard(func() error { fetchBody(reading, scope.store, e); return nil }))
 	}
 	return group.Wait()
 }

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/clock"
 	"weir/internal/lane"
+	"weir/internal/panics"
 )
 
 // A Functions host may end a process without notice while the process has no invocation in flight. So the lanes of such
@@ -320,6 +321,7 @@ func (d *Drainer) callForInvocation(ctx context.Context, number int) {
 		return
 	}
 	d.wg.Go(func() {
+		defer panics.Log(d.Log, "drain: call for an invocation")
 		for wait := callAfter; clock.Sleep(ctx, wait); wait = callEvery {
 			if d.isAttended.Load() {
 				continue

@@ -10,6 +10,7 @@ import (
 	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/lease"
+	"weir/internal/panics"
 	"weir/internal/storage"
 )
 
@@ -173,14 +174,19 @@ func (t *laneWorker) signalReport() {
 	t.reported = make(chan struct{})
 }
 
-// runLoop is the worker's goroutine. Until openCtx ends, it looks at the lane and waits for the next reason to look.
+// runLoop is the worker's goroutine.
 func (t *laneWorker) runLoop() {
 	defer close(t.done)
+	panics.Repeat(t.drainer.openCtx, t.drainer.Log, "drain: lane", t.lookUntilClosed)
+}
+
+// lookUntilClosed looks at the lane and waits for the next reason to look, until openCtx ends.
+func (t *laneWorker) lookUntilClosed() {
 	for t.drainer.openCtx.Err() == nil {
 		t.mu.Lock()
 		t.round++
 		t.mu.Unlock()
-		report := t.lookOnce()
+		report := t.lookSafely()
 		if report.State != Busy {
 			t.watch = foreignHolder{}
 		}
@@ -210,6 +216,16 @@ func (t *laneWorker) enqueueIfWorkLeft() {
 	if err != nil {
 		t.drainer.Log.Warn("drain: lane not handed on", "lane", t.number, "err", err)
 	}
+}
+
+// lookSafely calls lookOnce. A panic of lookOnce costs this lane a failed look: the other lanes of
+// the process go on.
+func (t *laneWorker) lookSafely() (report Report) {
+	err := panics.Catch(func() error { report = t.lookOnce(); return nil })
+	if err != nil {
+		return t.reportFailure(err)
+	}
+	return report
 }
 
 // lookOnce looks at the lane. If the lane is free and has work that may be done now, lookOnce takes the lane, drains
@@ -265,7 +281,11 @@ func (t *laneWorker) lookOnce() Report {
 	if t.drainer.takesNoLane() {
 		endTenure()
 	} else {
-		err = t.holdLane(l, control, asked, &tenure{open: open, end: endTenure})
+		// After a panic the session hands nothing over, because its state in memory may be wrong. The
+		// next session takes it for a crashed holder: it waits for the settle time, and reads all anew.
+		err = panics.Catch(func() error {
+			return t.holdLane(l, control, asked, &tenure{open: open, end: endTenure})
+		})
 	}
 	t.hasHandedOver = open.Err() != nil
 	t.drainer.withdrawClaim(ctx, t)

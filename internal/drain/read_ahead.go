@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"weir/internal/lane"
+	"weir/internal/panics"
 	"weir/internal/weir"
 )
 
@@ -152,8 +153,12 @@ func (w *readAhead) startRead(ctx context.Context) {
 	from, thin, answer := w.nextRead, w.isFar, make(chan logPage, 1)
 	w.reading, w.isStale = answer, false
 	go func() {
-		entries, err := read(ctx, w.lane, from, rows)
-		answer <- logPage{entries, rows, thin, err}
+		page := logPage{asked: rows, isThin: thin}
+		page.err = panics.Catch(func() (err error) {
+			page.entries, err = read(ctx, w.lane, from, rows)
+			return err
+		})
+		answer <- page
 	}()
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/panics"
 	"weir/internal/storage"
 )
 
@@ -45,7 +46,10 @@ func NewKeeper(cfg Config) *Keeper {
 	ctx, stop := context.WithCancel(context.Background())
 	k := &Keeper{Config: cfg, instance: rand.Text()[:10], startedAt: cfg.Now(), stop: stop, done: make(chan struct{}),
 		leaving: make(chan struct{})}
-	go k.runLoop(ctx)
+	go func() {
+		defer close(k.done)
+		panics.Repeat(ctx, k.Log, "history: writes", func() { k.runLoop(ctx) })
+	}()
 	return k
 }
 
@@ -79,7 +83,6 @@ const writtenBy = 55 * time.Second
 // runLoop writes once a minute, at a random second of the minute, so that instances do not write at the same time.
 // After Leave it writes more often. It returns when ctx ends.
 func (k *Keeper) runLoop(ctx context.Context) {
-	defer close(k.done)
 	at := randomDuration(writtenBy-5*time.Second) + 5*time.Second
 	for {
 		next := k.Now().Truncate(time.Minute).Add(at)

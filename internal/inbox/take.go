@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/batch"
 	"weir/internal/filing"
 	"weir/internal/lane"
+	"weir/internal/panics"
 	"weir/internal/storage"
 	"weir/internal/weir"
 	"weir/internal/wire"
@@ -59,7 +59,7 @@ func (c *Collector) takeWindow(ctx context.Context, window []storage.File) error
 	var reading errgroup.Group
 	reading.SetLimit(takenAtOnce)
 	for i, f := range window {
-		reading.Go(func() error { tasks[i] = c.readTaskSafely(ctx, f); return nil })
+		reading.Go(panics.Guard(func() error { tasks[i] = c.readTaskSafely(ctx, f); return nil }))
 	}
 	_ = reading.Wait()
 	for i := range tasks {
@@ -81,15 +81,12 @@ func (c *Collector) takeWindow(ctx context.Context, window []storage.File) error
 // readTaskSafely calls readTask, and turns a panic into a failure of the task. Without readTaskSafely, a file that
 // causes a panic would end one process after another.
 func (c *Collector) readTaskSafely(ctx context.Context, f storage.File) (t task) {
-	defer func() {
-		if p := recover(); p != nil {
-			t = task{file: f, failure: panicError(p)}
-		}
-	}()
-	return c.readTask(ctx, f)
+	err := panics.Catch(func() error { t = c.readTask(ctx, f); return nil })
+	if err != nil {
+		return task{file: f, failure: err}
+	}
+	return t
 }
-
-func panicError(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
 // readTask finds out whether a file is a message or a batch. If the file is a message, readTask reads and validates it.
 func (c *Collector) readTask(ctx context.Context, f storage.File) task {
@@ -174,14 +171,14 @@ func (c *Collector) fileTasks(ctx context.Context, tasks []task) error {
 	var working errgroup.Group
 	working.SetLimit(takenAtOnce)
 	for _, group := range groups {
-		working.Go(func() error {
+		working.Go(panics.Guard(func() error {
 			for _, t := range group {
 				if err := c.fileTask(ctx, t); err != nil {
 					return err
 				}
 			}
 			return nil
-		})
+		}))
 	}
 	return working.Wait()
 }
@@ -214,12 +211,11 @@ func (c *Collector) fileTask(ctx context.Context, t *task) error {
 
 // moveSafely takes a file as a message or as a batch, or rejects the file. If the task has a failure, moveSafely
 // returns the failure. It turns a panic into an error.
-func (c *Collector) moveSafely(ctx context.Context, t *task) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicError(p)
-		}
-	}()
+func (c *Collector) moveSafely(ctx context.Context, t *task) error {
+	return panics.Catch(func() error { return c.moveTask(ctx, t) })
+}
+
+func (c *Collector) moveTask(ctx context.Context, t *task) error {
 	switch {
 	case t.isUnreadable:
 		return c.reportUnreadable(ctx, t.file, t.failure)

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/clock"
 	"weir/internal/lane/rows"
+	"weir/internal/panics"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -73,6 +74,7 @@ type submission struct {
 	weight         int64          // bytes in memory, roughly
 	used           *atomic.Int64  // Appender.used, which includes weight until sendResult
 	done           chan result
+	isAnswered     bool // sendResult was called
 
 	followers []*submission // repeats of this submission, which get its result
 }
@@ -131,6 +133,7 @@ func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempo
 // wakeFor waits for the result of a submission whose caller has given up. It wakes the lane if the message was
 // appended.
 func (a *Appender) wakeFor(lane int, sub *submission) {
+	defer panics.Log(a.log, "append: wake")
 	if r := <-sub.done; r.err == nil {
 		a.wakeLane(lane)
 	}
@@ -167,8 +170,12 @@ func (sub *submission) reserveMemory() error {
 	return nil
 }
 
-// sendResult answers the submission. It is called exactly once for each submission.
+// sendResult answers the submission. Only the first call has an effect; there are more calls only after a panic.
 func (sub *submission) sendResult(r result) {
+	if sub.isAnswered {
+		return
+	}
+	sub.isAnswered = true
 	sub.used.Add(-sub.weight)
 	sub.done <- r
 }
@@ -227,7 +234,11 @@ func (a *Appender) flushPending(lane int, g *pendingBatch) {
 			return
 		}
 		t := &batchAppend{a: a, lane: lane, pending: g, group: group}
-		t.appendGroup()
+		err := panics.Catch(func() error { t.appendGroup(); return nil })
+		if err != nil {
+			a.log.Error("append: panic in a transaction", "lane", lane, "err", err)
+			t.refuseAfterPanic(err)
+		}
 		a.letOthersWrite(g)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/clock"
 	"weir/internal/lane/rows"
+	"weir/internal/panics"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -202,8 +203,8 @@ func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 	var c Control
 	var filed bool
 	var reads errgroup.Group
-	reads.Go(func() (err error) { c, err = store.ReadControl(ctx, t.lane); return err })
-	reads.Go(func() (err error) { filed, err = t.isFiled(ctx); return err })
+	reads.Go(panics.Guard(func() (err error) { c, err = store.ReadControl(ctx, t.lane); return err }))
+	reads.Go(panics.Guard(func() (err error) { filed, err = t.isFiled(ctx); return err }))
 	if err := reads.Wait(); err != nil {
 		return err // ops stay: the next attempt fails on head's condition, too, and comes here again
 	}
@@ -272,10 +273,14 @@ func (t *batchAppend) readIdempotencyRows(ctx context.Context) ([]*storage.Row, 
 			continue
 		}
 		wg.Go(func() {
-			row, err := t.a.store.Table.Get(ctx, t.a.store.Partition(t.lane), sub.idempotencyRow)
-			if err == nil {
-				found[i] = &row
-			} else if !storage.Is(err, storage.NotFound) {
+			err := panics.Catch(func() error {
+				row, err := t.a.store.Table.Get(ctx, t.a.store.Partition(t.lane), sub.idempotencyRow)
+				if err == nil {
+					found[i] = &row
+				}
+				return err
+			})
+			if err != nil && !storage.Is(err, storage.NotFound) {
 				errs[i] = err
 			}
 		})
@@ -376,6 +381,17 @@ func (t *batchAppend) refuseGroup(cause error) {
 	for _, sub := range refused {
 		sub.answerAll(result{err: err})
 	}
+}
+
+// refuseAfterPanic refuses the submissions that have no answer yet. Their messages may be stored.
+func (t *batchAppend) refuseAfterPanic(cause error) {
+	t.pending.head = Head{}
+	err := &weir.Error{Kind: weir.Unavailable, Op: "append",
+		Message: "an internal error; the message may have been filed", RetryAfter: time.Second, Err: cause}
+	for _, sub := range t.group {
+		sub.answerAll(result{err: err})
+	}
+	t.group = nil
 }
 
 // answerAll sends a result to the submission and to its followers. For a follower the receipt is marked as a duplicate.

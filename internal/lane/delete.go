@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/lane/rows"
+	"weir/internal/panics"
 	"weir/internal/storage"
 )
 
@@ -125,7 +126,7 @@ func ForEach(n int, f func(int) error) error {
 	group.SetLimit(maxConcurrent)
 	for i := range n {
 		group.Go(func() error {
-			errs[i] = f(i)
+			errs[i] = panics.Catch(func() error { return f(i) })
 			return nil
 		})
 	}

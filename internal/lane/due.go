@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/lane/rows"
+	"weir/internal/panics"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -112,7 +113,7 @@ func (ds DeliveryState) ReadDueMessages(ctx context.Context, lane int, dues []Du
 		}
 		near := seqs[:n]
 		seqs = seqs[n:]
-		group.Go(func() error {
+		group.Go(panics.Guard(func() error {
 			q := rows.Messages(ds.store.Partition(lane), near[0], near[len(near)-1]+1, nil)
 			read, _, err := rows.ReadPages(ctx, ds.store.Table, q, len(near)*bodyGap)
 			mu.Lock()
@@ -124,7 +125,7 @@ func (ds DeliveryState) ReadDueMessages(ctx context.Context, lane int, dues []Du
 				}
 			}
 			return err
-		})
+		}))
 	}
 	return found, group.Wait()
 }

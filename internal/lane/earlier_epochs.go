@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/lane/epochs"
 	"weir/internal/lane/rows"
+	"weir/internal/panics"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -121,8 +122,11 @@ func (s *Store) readEarlierIdempotency(ctx context.Context, key, idempotencyKey 
 	var wg sync.WaitGroup
 	for i, e := range s.EarlierEpochs {
 		wg.Go(func() {
-			found[i], errs[i] = s.Table.Get(ctx, rows.Partition(e.Number, Of(key, e.Lanes)),
-				idempotencyKeyRow(key, idempotencyKey))
+			errs[i] = panics.Catch(func() (err error) {
+				found[i], err = s.Table.Get(ctx, rows.Partition(e.Number, Of(key, e.Lanes)),
+					idempotencyKeyRow(key, idempotencyKey))
+				return err
+			})
 		})
 	}
 	wg.Wait()

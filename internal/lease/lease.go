@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"weir/internal/panics"
 	"weir/internal/retry"
 	"weir/internal/storage"
 )
@@ -103,7 +104,12 @@ func Acquire(ctx context.Context, cfg Config, name string) (*Lease, error) {
 	}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	l.startTrustTimer()
-	go l.keepRenewing()
+	go func() {
+		defer close(l.done)
+		// Without renewals, trust runs out, and the context ends.
+		defer panics.Log(cfg.Log, "lease: renewals")
+		l.keepRenewing()
+	}()
 	return l, nil
 }
 

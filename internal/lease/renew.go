@@ -12,7 +12,6 @@ import (
 const renewDelay = time.Second
 
 func (l *Lease) keepRenewing() {
-	defer close(l.done)
 	wait := l.cfg.Length / 3
 	for clock.Sleep(l.ctx, wait) && l.Trusted() {
 		wait = l.renewOnce()

@@ -1,6 +1,10 @@
 package lease
 
-import "time"
+import (
+	"time"
+
+	"weir/internal/panics"
+)
 
 // trustCheckInterval is the longest time between two checks whether trust has ended. A single timer for the end of
 // trust would fire late if the machine sleeps meanwhile: timers use the monotonic clock, which stops during the sleep.
@@ -86,6 +90,7 @@ func (l *Lease) startTrustTimer() {
 // checkTrust cancels the context if trust has ended. It runs each second and at the end of trust, until the context has
 // ended. It has its own timer, because the goroutine of keepRenewing may be waiting for storage.
 func (l *Lease) checkTrust() {
+	defer panics.Log(l.cfg.Log, "lease: check of trust")
 	if !l.Trusted() {
 		return
 	}

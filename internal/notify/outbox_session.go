@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/notify/outbox"
+	"weir/internal/panics"
 	"weir/internal/storage"
 )
 
@@ -218,10 +219,19 @@ func (t *outboxSession) startRequests() {
 	}
 }
 
-// sendMail sends one event, and puts the result into t.results. It runs in its own goroutine.
+// sendMail sends one event, and puts the result into t.results. It runs in its own goroutine. A panic
+// counts as a failed try of this event, so the other events go on.
 func (t *outboxSession) sendMail(i queuedMail) {
 	a := sendResult{queuedMail: i}
-	defer func() { t.results <- a }()
+	err := panics.Catch(func() error { t.tryMail(&a); return nil })
+	if err != nil {
+		t.sender.Log.Error("notify: panic in a request", "lane", t.outbox.lane, "seq", i.Seq, "err", err)
+		a.response, a.err = response{reason: "internal error while sending the event"}, nil
+	}
+	t.results <- a
+}
+
+func (t *outboxSession) tryMail(a *sendResult) {
 	select {
 	case t.sender.slots <- struct{}{}:
 		defer func() { <-t.sender.slots }()

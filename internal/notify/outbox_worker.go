@@ -8,6 +8,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/notify/outbox"
+	"weir/internal/panics"
 	"weir/internal/storage"
 )
 
@@ -39,7 +40,11 @@ type outboxWorker struct {
 // run sends events until the outbox is empty or the Sender closes.
 func (d *outboxWorker) run() {
 	for busy := 0; d.sender.startCtx.Err() == nil; {
-		next, err := d.deliverDue()
+		var next time.Time
+		err := panics.Catch(func() (err error) {
+			next, err = d.deliverDue()
+			return err
+		})
 		switch {
 		case errors.Is(err, lease.ErrBusy):
 			d.waitForWake(min(minBusyRetry<<min(busy, 10), maxBusyRetry), nil)
@@ -123,7 +128,11 @@ func (d *outboxWorker) deliverDue() (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	next, err := d.newSession(l.Context(), outbox.MarkerOf(control)).deliverAll()
+	var next time.Time
+	err = panics.Catch(func() (err error) { // so that the lease is released
+		next, err = d.newSession(l.Context(), outbox.MarkerOf(control)).deliverAll()
+		return err
+	})
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(d.sender.ctx), releaseTimeout)
 	defer cancel()
 	if releaseErr := l.Release(releasing); releaseErr != nil {

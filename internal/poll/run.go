@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/panics"
 )
 
 const (
@@ -62,7 +63,7 @@ func (r *Run) Do(ctx context.Context) (Summary, error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	swept := make(chan error, 1)
-	go func() { swept <- r.sweepLoop(working) }()
+	go func() { swept <- panics.Catch(func() error { return r.sweepLoop(working) }) }()
 	runs, lookErr := r.wakeLoop(working)
 	stop()
 	lanesErr := r.laneErrors()
@@ -129,7 +130,7 @@ func (r *Run) wakeLanes(ctx context.Context) error {
 	group.SetLimit(maxParallelReads)
 	end := r.Start.Add(r.Period)
 	for number := range r.Lanes {
-		group.Go(func() error {
+		group.Go(panics.Guard(func() error {
 			control, err := r.Log.ReadControl(ctx, number)
 			if err != nil {
 				return fmt.Errorf("lane %d: %w", number, err)
@@ -138,7 +139,7 @@ func (r *Run) wakeLanes(ctx context.Context) error {
 				r.Drainer.Wake(number)
 			}
 			return nil
-		})
+		}))
 	}
 	return group.Wait()
 }
@@ -162,7 +163,7 @@ func (r *Run) sweepLoop(ctx context.Context) error {
 	defer ticker.Stop()
 	var failed error
 	for {
-		err := r.Sweeper.Sweep(ctx)
+		err := panics.Catch(func() error { return r.Sweeper.Sweep(ctx) })
 		if ctx.Err() != nil {
 			return failed // ctx cut this sweep off; the next process sweeps again
 		}

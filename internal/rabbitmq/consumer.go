@@ -28,6 +28,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"weir/internal/filing"
+	"weir/internal/panics"
 	"weir/internal/retry"
 )
 
@@ -105,7 +106,7 @@ func (c *Consumer) repeat(ctx context.Context, subject string, work func() error
 			}}
 		_ = policy.Do(ctx, func() error { // without a limit of tries, an error only means that ctx has ended
 			began := c.cfg.Now()
-			err := work()
+			err := panics.Catch(work)
 			if ctx.Err() == nil && c.cfg.Now().Sub(began) >= stableAfter {
 				c.cfg.Log.Warn("consume: connection lost", "subject", subject, "err", err)
 				return nil // so that the next pause is firstReconnect
@@ -136,6 +137,7 @@ func (c *Consumer) useConnection(ctx context.Context) error {
 	var queues sync.WaitGroup
 	for _, q := range c.cfg.Queues {
 		queues.Go(func() {
+			defer panics.Log(c.cfg.Log, "consume: queue")
 			c.repeat(connected, q.Name, func() error { return c.consumeQueue(connected, conn, q, letters) })
 		})
 	}

@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"weir/internal/filing"
 	"weir/internal/lane"
+	"weir/internal/panics"
 	"weir/internal/retry"
 	"weir/internal/weir"
 )
@@ -45,12 +47,19 @@ type task struct {
 // accept validates a delivery, and then appends its message or refuses the delivery in the background. Call it in the
 // order of the queue, one call at a time: the messages of a key are appended in the order of these calls.
 func (w *worker) accept(ctx context.Context, d *amqp.Delivery) {
-	m, err := w.consumer.validate(ctx, w.queue, d)
+	var m weir.Message
+	err := panics.Catch(func() (err error) {
+		m, err = w.consumer.validate(ctx, w.queue, d)
+		return err
+	})
+	var panicked *panics.Error
 	switch {
+	case errors.As(err, &panicked):
+		w.leaveAside(ctx, d, panicked)
 	case err == nil:
 		w.addTask(ctx, &task{m, d})
 	case filing.IsRefusal(err):
-		w.tasks.Go(func() { w.refuse(ctx, d, err) })
+		w.tasks.Go(func() { w.refuseSafely(ctx, d, err) })
 	}
 	// Any other error means that ctx has ended. The channel is then closed, and the broker repeats the delivery.
 }
@@ -71,11 +80,31 @@ func (w *worker) addTask(ctx context.Context, t *task) {
 // fileKey appends a message, and then the messages that wait for its key. If ctx ends, fileKey appends no further
 // message: perhaps the present message was not appended, and a later message of its key must not overtake it.
 func (w *worker) fileKey(ctx context.Context, t *task) {
+	defer panics.Log(w.consumer.cfg.Log, "consume: key")
 	for ; t != nil; t = w.takeNext(t.message.Key) {
 		if ctx.Err() == nil {
 			w.fileMessage(ctx, t)
 		}
 	}
+}
+
+// refuseSafely calls refuse. If that panics, the delivery stays unacknowledged until the channel ends.
+func (w *worker) refuseSafely(ctx context.Context, d *amqp.Delivery, reason error) {
+	defer panics.Log(w.consumer.cfg.Log, "consume: refusal")
+	w.refuse(ctx, d, reason)
+}
+
+// leaveAside handles a delivery whose validation has panicked. It publishes the delivery to the
+// dead-letter exchange. Without an exchange the delivery stays unacknowledged: a rejection would
+// lose it, and another version of Weir may be able to take it.
+func (w *worker) leaveAside(ctx context.Context, d *amqp.Delivery, cause *panics.Error) {
+	w.consumer.cfg.Log.Error("consume: panic in a delivery", "subject", w.queue.Name, "err", cause)
+	if w.letters.exchange == "" {
+		return
+	}
+	reason := &weir.Error{Kind: weir.Invalid, Op: "consume",
+		Message: "the delivery led to an internal error; the log of Weir has the cause", Err: cause}
+	w.tasks.Go(func() { w.refuseSafely(ctx, d, reason) })
 }
 
 // takeNext returns the next task of a key. If the key has none, takeNext removes the key from keys and returns nil.
@@ -104,8 +133,11 @@ func (w *worker) fileMessage(ctx context.Context, t *task) {
 		}}.Do(ctx, func() (err error) {
 		limited, cancel := context.WithTimeout(ctx, fileTimeout)
 		defer cancel()
-		filed, err = c.cfg.Filer.FileValid(limited, t.message, t.delivery.MessageId)
-		return err
+		// A panic is no refusal, so the message is tried again, and its key waits.
+		return panics.Catch(func() (err error) {
+			filed, err = c.cfg.Filer.FileValid(limited, t.message, t.delivery.MessageId)
+			return err
+		})
 	})
 	switch {
 	case err == nil:

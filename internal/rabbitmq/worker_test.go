@@ -193,6 +193,50 @@ func TestWorker_TriesAgainAfterAnInternalError(t *testing.T) {
 	})
 }
 
+// A panic is not understood, so nothing is refused: the message is tried again, and its key waits.
+func TestWorker_TriesAgainAfterAPanic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var filed []string
+		failures := 3
+		r := newWorkerRig(t, func(_ context.Context, m weir.Message, id string) (lane.Receipt, error) {
+			if failures > 0 {
+				failures--
+				panic("boom")
+			}
+			filed = append(filed, id)
+			return lane.Receipt{Message: m, Stage: weir.Queued}, nil
+		})
+		r.deliverMessage(t.Context(), 1, "/a")
+		r.deliverMessage(t.Context(), 2, "/a")
+		r.tasks.Wait()
+		if got := strings.Join(filed, " "); got != "1 2" || len(r.channel.acked) != 2 {
+			t.Errorf("got the filed messages %s and %d acknowledged deliveries, want 1 2 and 2", got,
+				len(r.channel.acked))
+		}
+		if r.refused.refused+len(r.channel.rejected) != 0 {
+			t.Errorf("got the rejected %v, want none", r.channel.rejected)
+		}
+	})
+}
+
+// A delivery whose validation panics is not lost, and does not end the consumer.
+func TestWorker_LeavesADeliveryWhoseValidationPanics(t *testing.T) {
+	t.Parallel()
+	r := newWorkerRig(t, func(_ context.Context, m weir.Message, _ string) (lane.Receipt, error) {
+		return lane.Receipt{Message: m, Stage: weir.Queued}, nil
+	})
+	filer := r.consumer.cfg.Filer
+	r.consumer.cfg.Filer = nil // so that the validation panics
+	r.deliverMessage(t.Context(), 1, "/a")
+	r.consumer.cfg.Filer = filer
+	r.deliverMessage(t.Context(), 2, "/b")
+	r.tasks.Wait()
+	if got := r.channel.sortAcked(); !slices.Equal(got, []uint64{2}) || len(r.channel.rejected) != 0 {
+		t.Errorf("got the acknowledged %v and the rejected %v, want 2 and none", got, r.channel.rejected)
+	}
+}
+
 func TestNewDeadLetter_FitsIntoAFrame(t *testing.T) {
 	t.Parallel()
 	problems := slices.Repeat([]weir.Problem{{Path: "./x", Rule: "required", Message: strings.Repeat("m", 100)}}, 2000)

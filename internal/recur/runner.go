@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/panics"
 	"weir/internal/weir"
 )
 
@@ -163,7 +164,12 @@ func (r *Runner) fireTimer(name string, t *scheduleTimer) {
 	r.inFlight.Add(1)
 	r.mu.Unlock()
 	defer r.inFlight.Done()
-	s, moved, err := r.processDue(r.ctx, name, 0)
+	var s Schedule
+	var moved bool
+	err := panics.Catch(func() (err error) {
+		s, moved, err = r.processDue(r.ctx, name, 0)
+		return err
+	})
 	switch {
 	case err == nil:
 		t.failures = 0

@@ -10,6 +10,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/overview/lists"
+	"weir/internal/panics"
 	"weir/internal/replay/jobrow"
 	"weir/internal/retry"
 	"weir/internal/storage"
@@ -173,7 +174,8 @@ func (r *Runner) startJob(id string) {
 	r.wg.Go(func() {
 		defer close(c.done)
 		defer cancel()
-		if err := r.runUnderLease(ctx, id, waitForLease); err != nil && ctx.Err() == nil {
+		err := panics.Catch(func() error { return r.runUnderLease(ctx, id, waitForLease) })
+		if err != nil && ctx.Err() == nil {
 			r.Logger.Warn("replay: job interrupted", "err", err)
 		}
 		r.mu.Lock()

@@ -16,6 +16,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"weir/internal/panics"
 )
 
 // Credential has the headers and the cookies that authenticate a request.
@@ -129,7 +131,11 @@ func (k *Keeper) startFetch() *fetchRun {
 		ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)
 		defer cancel()
 		asked := k.now()
-		c, err := k.source.Fetch(ctx)
+		var c Credential
+		err := panics.Catch(func() (err error) {
+			c, err = k.source.Fetch(ctx)
+			return err
+		})
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.fetching = nil

@@ -22,6 +22,8 @@ import (
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+
+	"weir/internal/panics"
 )
 
 // scope is the instrumentation scope of spans and log records.
@@ -229,7 +231,7 @@ func (e *Export) Close(ctx context.Context) {
 	errs := make([]error, len(ends))
 	var all sync.WaitGroup
 	for i, end := range ends {
-		all.Go(func() { errs[i] = end(ctx) })
+		all.Go(func() { errs[i] = panics.Catch(func() error { return end(ctx) }) })
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {

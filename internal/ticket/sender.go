@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/panics"
 	"weir/internal/storage"
 )
 
@@ -159,6 +160,7 @@ func (s *Sender) EnqueueAsync(lane int) {
 		return
 	}
 	s.background.Go(func() {
+		defer panics.Log(s.cfg.Log, "ticket: put")
 		ctx, cancel := context.WithTimeout(context.Background(), putTimeout)
 		defer cancel()
 		if err := s.putTicket(ctx, reserved, delay); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"golang.org/x/sync/errgroup"
 
+	"weir/internal/panics"
 	"weir/internal/storage"
 	"weir/internal/storage/denial"
 	"weir/internal/storage/timelimit"
@@ -140,7 +141,7 @@ func (a *Account) Ensure(ctx context.Context) error {
 	}
 	var all errgroup.Group
 	for _, create := range creates {
-		all.Go(func() error { return create(ctx) })
+		all.Go(panics.Guard(func() error { return create(ctx) }))
 	}
 	if err := all.Wait(); err != nil {
 		return fmt.Errorf("ensure storage: %w", err)
