@@ -36,6 +36,8 @@ type App struct {
 	instance    string       // the platform's id of this instance; "" = not on a platform
 	signIn      audit.SignIn // the platform's sign-in of operators
 
+	fixedSecrets []string // see Settings.fixedSecrets
+
 	running atomic.Pointer[running] // nil until storage is open
 }
 
@@ -65,7 +67,7 @@ func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn bool) (*App, problems) {
 	settings, err := loadSettings(env)
 	a := &App{settings: settings, log: log, budgets: currentBudgets(), instance: env("WEBSITE_INSTANCE_ID"),
-		signIn: readSignIn(env)}
+		signIn: readSignIn(env), fixedSecrets: settings.fixedSecrets(env)}
 	a.calendar, _ = calendar.New(settings.Calendar) // loadSettings has already returned this error
 	storageCalls := &azure.Counter{}
 	a.instruments = newInstruments(&settings, a.calendar, storageCalls, a.countWaitingEvents)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -53,10 +52,8 @@ func (a *App) newCMS(withoutSignIn bool) error {
 		}
 	}
 	cfg := cms.Config{URL: d.URL, Method: d.Method, Headers: a.settings.cmsHeaders(),
-		Timeout: time.Duration(d.Timeout), Now: time.Now, Transport: transport}
-	if a.keeper != nil {
-		cfg.Secrets = a.signInSecrets
-	}
+		Timeout: time.Duration(d.Timeout), Now: time.Now, Transport: transport,
+		Secrets: a.currentSecrets}
 	if a.contracts != nil {
 		cfg.SuccessRules, cfg.Answers = a.contracts.SuccessRules(), a.contracts.Answers()
 	}
@@ -128,20 +125,14 @@ func (a *App) newStepsSender() (sender, error) {
 	}
 	cfg := steps.Config{File: a.settings.file, URL: d.URL, Headers: a.settings.cmsHeaders(),
 		Timeout: time.Duration(d.Timeout), Rules: d.On, RetryAfter: d.RetryAfter, MaxAnswer: int64(d.MaxAnswer),
-		Contracts: contracts, Messages: a.contracts, Next: a.cms, Transport: a.cms.Transport(), Now: time.Now}
+		Contracts: contracts, Messages: a.contracts, Next: a.cms, Transport: a.cms.Transport(), Now: time.Now,
+		Secrets: a.currentSecrets}
 	cfg.CanSignInAnew = d.SignIn.isRenewable()
-	if a.keeper != nil {
-		cfg.Secrets = a.signInSecrets
-	}
 	sender, err := steps.New(cfg)
 	if err != nil {
 		return a.cms, err
 	}
 	return sender, nil
-}
-
-func (a *App) signInSecrets() []string {
-	return slices.Concat(a.keeper.Secrets(), a.settings.Delivery.SignIn.Secrets(), a.settings.file.Secrets())
 }
 
 func (s *Settings) contractDefinitions() []contract.Definition {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -162,10 +163,8 @@ func describeRefusal(m *weir.Message, problems []weir.Problem, err error) trial.
 func (a *App) newTrialRunner(isLive bool, variables map[string]string,
 	record func(string, trial.Answer)) *trial.Runner {
 	r := &trial.Runner{Sender: a.sender, Now: time.Now, Record: record, SignsIn: a.settings.Delivery.SignIn.isSet(),
-		Secrets: trial.Secrets{Hide: a.newTrialMask(variables)}}
-	for name := range a.settings.Delivery.Headers {
-		r.Secrets.Headers = append(r.Secrets.Headers, name)
-	}
+		Secrets: trial.Secrets{Hide: a.newTrialMask(variables),
+			Headers: slices.Collect(maps.Keys(a.settings.Delivery.Headers))}}
 	if base, err := url.Parse(a.settings.Delivery.URL); err == nil {
 		for name := range base.Query() {
 			if !strings.Contains(base.Query().Get(name), "{") {
@@ -182,16 +181,11 @@ func (a *App) newTrialRunner(isLive bool, variables map[string]string,
 // newTrialMask returns a function that hides secrets in the texts of a trial. For variables, see Trials.
 func (a *App) newTrialMask(variables map[string]string) func(string) string {
 	placeholders := newPlaceholders(variables)
-	secrets := slices.DeleteFunc(a.settings.file.Secrets(), func(value string) bool { return variables[value] != "" })
-	for _, value := range a.settings.Delivery.Headers {
-		_, credential, _ := strings.Cut(string(value), " ") // the text after Bearer or Basic
-		secrets = append(secrets, string(value), credential)
-	}
-	if a.keeper != nil {
-		secrets = append(secrets, a.signInSecrets()...)
-	}
-	mask := cms.NewMask(secrets...)
-	return func(text string) string { return mask.Hide(placeholders.Replace(text)) }
+	base, _ := url.Parse(a.settings.Delivery.URL) // cms.New has checked the address
+	secrets := cms.NewSecrets(base, a.settings.cmsHeaders(), func() []string {
+		return slices.DeleteFunc(a.currentSecrets(), func(value string) bool { return variables[value] != "" })
+	})
+	return func(text string) string { return secrets.Hide(placeholders.Replace(text)) }
 }
 
 // newPlaceholders returns a replacer that replaces the variables' values by ${NAME}. If one value is the beginning of

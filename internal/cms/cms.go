@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/conceal"
 	"weir/internal/weir"
 )
 
@@ -33,14 +34,14 @@ type Config struct {
 	Answers      map[string]map[int]weir.Outcome // by contract: see Rules.Means
 	Now          func() time.Time
 	Transport    http.RoundTripper // nil = the default of this package
-	Secrets      func() []string   // called at each attempt, returns further secrets to hide; nil = none
+	Secrets      func() []string   // returns further secrets to hide, at each text; nil = none
 }
 
 // Client makes attempts to write messages to the CMS. It is safe for concurrent use.
 type Client struct {
 	cfg     Config
 	client  *http.Client
-	secrets Mask
+	secrets *Secrets
 }
 
 const (
@@ -73,7 +74,8 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Transport == nil {
 		cfg.Transport = NewTransport(nil)
 	}
-	return &Client{cfg: cfg, client: NewHTTPClient(cfg.Transport), secrets: newMask(u, cfg.Headers)}, nil
+	return &Client{cfg: cfg, client: NewHTTPClient(cfg.Transport), secrets: NewSecrets(u, cfg.Headers, cfg.Secrets)},
+		nil
 }
 
 var (
@@ -107,14 +109,6 @@ func CheckHeaders(headers map[string]string) error {
 // Transport returns the transport that the Client uses.
 func (c *Client) Transport() http.RoundTripper { return c.cfg.Transport }
 
-// currentMask returns a mask for all secrets that are valid now.
-func (c *Client) currentMask() Mask {
-	if c.cfg.Secrets == nil {
-		return c.secrets
-	}
-	return c.secrets.With(c.cfg.Secrets()...)
-}
-
 // Send makes one attempt, which takes at most Config.Timeout. If ctx ends before the answer, the outcome is none.
 func (c *Client) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	started := c.cfg.Now()
@@ -126,19 +120,17 @@ func (c *Client) Send(ctx context.Context, d weir.Delivery) weir.Result {
 func (c *Client) sendLimited(ctx context.Context, d weir.Delivery) weir.Result {
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	secrets := c.currentMask()
 	resp, failure := Exchange(ctx, limited, c.client, func(ctx context.Context) (*http.Request, error) {
 		return c.newRequest(ctx, d)
 	})
 	if resp == nil {
-		failure.Reason = secrets.Hide(failure.Reason)
+		failure.Reason = c.secrets.Hide(failure.Reason)
 		return failure
 	}
-	return c.readAnswer(ctx, limited, d, resp, secrets)
+	return c.readAnswer(ctx, limited, d, resp)
 }
 
-func (c *Client) readAnswer(ctx, limited context.Context, d weir.Delivery, resp *http.Response,
-	secrets Mask) weir.Result {
+func (c *Client) readAnswer(ctx, limited context.Context, d weir.Delivery, resp *http.Response) weir.Result {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	if err != nil && ctx.Err() != nil {
@@ -148,8 +140,10 @@ func (c *Client) readAnswer(ctx, limited context.Context, d weir.Delivery, resp 
 		return weir.Result{Outcome: weir.OutcomeRetry, Status: resp.StatusCode, Reason: "the answer ended early",
 			Unanswered: errors.Is(limited.Err(), context.DeadlineExceeded)}
 	}
+	learned := conceal.CredentialSecrets(resp.Header) // such as the cookie of a session
+	hide := func(text string) string { return c.secrets.Hide(text, learned...) }
 	return Classify(Answer{resp.StatusCode, resp.Header, body},
-		Rules{c.cfg.SuccessRules[d.Message.Contract], c.cfg.Answers[d.Message.Contract], secrets}, c.cfg.Now())
+		Rules{c.cfg.SuccessRules[d.Message.Contract], c.cfg.Answers[d.Message.Contract], hide}, c.cfg.Now())
 }
 
 // Answer is an answer of the CMS.
@@ -163,7 +157,7 @@ type Answer struct {
 type Rules struct {
 	Success *regexp.Regexp       // the body of a 2xx answer must match; nil = any body
 	Means   map[int]weir.Outcome // outcome by status, in place of the default; no effect on 2xx
-	Secrets Mask                 // hides secrets in the stored texts
+	Hide    func(string) string  // hides secrets in the texts that are stored; nil = hides nothing
 }
 
 // Classify returns the result of an answer. The first line that applies determines the outcome:
@@ -178,9 +172,13 @@ type Rules struct {
 //
 // 408 and 504 also set Unanswered, because the CMS can still be working on the request.
 func Classify(a Answer, rules Rules, now time.Time) weir.Result {
-	status, shown := a.Status, rules.Secrets.Hide(string(a.Body))
+	status, hide := a.Status, rules.Hide
+	if hide == nil {
+		hide = func(text string) string { return text }
+	}
+	shown := hide(string(a.Body))
 	r := weir.Result{
-		Status: status, Body: KeptText(shown), Reason: answerReason(status, a.Header, shown),
+		Status: status, Body: KeptText(shown), Reason: answerReason(status, hide(redirectTarget(a.Header.Get("Location"))), shown),
 		RetryAfter: ParseRetryAfter(
 			a.Header.Get("Retry-After"),
 			now,
@@ -235,10 +233,10 @@ func ParseRetryAfter(value string, now time.Time) time.Duration {
 }
 
 // answerReason describes an answer in one line. The line of a redirect has the target instead of the body.
-func answerReason(status int, header http.Header, body string) string {
+func answerReason(status int, target, body string) string {
 	words := fmt.Sprintf("%d %s", status, http.StatusText(status))
 	if status/100 == 3 {
-		return SingleLine(words + ": redirected" + redirectTarget(header.Get("Location")) + ", which is not followed")
+		return SingleLine(words + ": redirected" + target + ", which is not followed")
 	}
 	if body != "" {
 		words += ": " + body[:min(len(body), keptBody)]

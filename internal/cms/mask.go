@@ -1,77 +1,39 @@
 package cms
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"html"
 	"net/url"
 	"slices"
 	"strings"
+
+	"weir/internal/conceal"
 )
 
-// Mask hides the secrets of the settings in texts from the CMS. A CMS may repeat the address or a header of a request
-// in its answer, and callers of Weir's API can read the answer's text in a message's status. The zero Mask hides
-// nothing.
-type Mask struct {
-	replacer *strings.Replacer
-	more     *strings.Replacer // for the secrets given to With
-}
+// Mask hides secrets in texts from the CMS. A CMS may repeat the address or a header of a request in its answer, and
+// callers of Weir's API can read the answer's text in a message's status. The zero Mask hides nothing.
+type Mask struct{ replacer *strings.Replacer }
 
 const (
-	maskText = "…"
+	maskText = conceal.Hidden
 	// minSecret is the smallest length in bytes of a value that a mask hides everywhere. A shorter value, such as a
 	// version number, occurs in many texts by chance.
 	minSecret = 6
 )
 
-// newMask returns a mask for the password and the query values of the address, and for the values of all headers.
-func newMask(address *url.URL, headers map[string]string) Mask {
-	var secrets []string
-	add := func(value string) {
-		if len(value) >= minSecret {
-			secrets = append(secrets, EncodedForms(value)...)
-		}
-	}
-	if address.User != nil {
-		password, _ := address.User.Password()
-		add(password)
-		add(base64.StdEncoding.EncodeToString([]byte(address.User.Username() + ":" + password)))
-	}
-	var pairs []string // name=value; a pair is hidden even if its value is shorter than minSecret
-	for pair := range strings.SplitSeq(address.RawQuery, "&") {
-		_, value, _ := strings.Cut(pair, "=")
-		if value == "" || placeholderPattern.MatchString(value) {
-			continue
-		}
-		pairs = append(pairs, pair)
-		add(value)
-		if decoded, err := url.QueryUnescape(value); err == nil {
-			add(decoded)
-		}
-	}
-	for _, value := range headers {
-		add(value)
-		_, credential, _ := strings.Cut(value, " ") // the text after Bearer or Basic
-		add(credential)
-	}
-	return Mask{replacer: newReplacer(secrets, pairs)}
-}
-
 // NewMask returns a mask that hides these secrets, except those shorter than 6 bytes.
-func NewMask(secrets ...string) Mask {
+func NewMask(secrets ...string) Mask { return newMask(secrets, nil) }
+
+// newMask returns a mask for secrets, and for pairs name=value. It hides the value of a pair even if the value is
+// shorter than minSecret.
+func newMask(secrets, pairs []string) Mask {
 	var forms []string
 	for _, secret := range secrets {
 		if len(secret) >= minSecret {
 			forms = append(forms, EncodedForms(secret)...)
 		}
 	}
-	return Mask{replacer: newReplacer(forms, nil)}
-}
-
-// With returns a copy of m that also hides these secrets. The copy does not hide the secrets of an earlier With.
-func (m Mask) With(secrets ...string) Mask {
-	m.more = NewMask(secrets...).replacer
-	return m
+	return Mask{newReplacer(forms, pairs)}
 }
 
 // xmlEscapes are the common ways to escape a text in XML. XML demands escapes for & and <; some writers of XML escape
@@ -127,12 +89,10 @@ func newReplacer(secrets, pairs []string) *strings.Replacer {
 
 // Hide returns the text with … in place of each secret.
 func (m Mask) Hide(text string) string {
-	for _, replacer := range []*strings.Replacer{m.replacer, m.more} {
-		if replacer != nil {
-			text = replacer.Replace(text)
-		}
+	if m.replacer == nil {
+		return text
 	}
-	return text
+	return m.replacer.Replace(text)
 }
 
 // redirectTarget describes the scheme and the host of a Location. It leaves out path and query: a CMS often copies

@@ -104,25 +104,6 @@ func (s *Settings) listWays() []string {
 	return ways
 }
 
-// Secrets returns the secret values of the settings, so that a caller can hide the values in texts. A value can be
-// empty.
-func (s *Settings) Secrets() []string {
-	secrets := []string{string(s.Bearer)}
-	if s.Basic != nil {
-		secrets = append(secrets, string(s.Basic.Password))
-	}
-	if s.Header != nil {
-		secrets = append(secrets, string(s.Header.Value))
-	}
-	if s.OAuth2 != nil {
-		secrets = append(secrets, string(s.OAuth2.ClientSecret))
-	}
-	if s.JWT != nil {
-		secrets = append(secrets, string(s.JWT.Key))
-	}
-	return secrets
-}
-
 // Tools has the dependencies of the sources that NewSource creates.
 type Tools struct {
 	Transport http.RoundTripper // for oauth2: sends requests to token endpoints

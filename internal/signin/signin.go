@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/conceal"
 	"weir/internal/panics"
 )
 
@@ -50,6 +51,9 @@ const (
 	fetchTimeout = 20 * time.Second
 	// unknownLife is the assumed lifetime of a credential without an ExpiresAt. A 401 from the CMS ends that lifetime.
 	unknownLife = time.Hour
+	// maxRemembered is the number of credentials that Keeper.Secrets knows. An attempt can wait for its answer while the
+	// requests of other lanes let the process sign in anew, several times if the CMS answers 401.
+	maxRemembered = 16
 	// retryPause is the pause between a failed sign-in and the next sign-in. Without the pause, the sign-ins of many
 	// lanes could make the CMS lock the account.
 	retryPause = time.Second
@@ -62,6 +66,7 @@ type Keeper struct {
 
 	mu       sync.Mutex
 	current  *kept     // nil = none
+	recent   []*kept   // the last credentials, at most maxRemembered
 	fetching *fetchRun // the sign-in in progress; nil = none
 	failedAt time.Time // time of the last failure
 	failure  error     // error of the last sign-in; nil = no failure
@@ -145,6 +150,7 @@ func (k *Keeper) startFetch() *fetchRun {
 		} else {
 			f.got = newKept(c, asked)
 			k.current, k.failure = f.got, nil
+			k.recent = append(k.recent[max(0, len(k.recent)+1-maxRemembered):], f.got)
 		}
 		close(f.done)
 	}()
@@ -175,22 +181,21 @@ func (k *Keeper) Check(ctx context.Context) error {
 	return err
 }
 
-// Secrets returns the values of the current credential, so that a caller can hide the values in texts. A value can be
-// empty.
+// Secrets returns the secrets of the last credentials, so that a caller can hide them in texts. An answer can repeat a
+// credential that was replaced while the CMS worked on the request. A value can be empty.
 func (k *Keeper) Secrets() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.current == nil {
-		return nil
-	}
 	var secrets []string
-	for _, values := range k.current.Headers {
-		for _, value := range values {
-			secrets = append(secrets, value, afterScheme(value))
+	for _, c := range k.recent {
+		for name, values := range c.Headers {
+			for _, value := range values {
+				secrets = append(secrets, conceal.HeaderSecrets(name, value)...)
+			}
 		}
-	}
-	for _, cookie := range k.current.Cookies {
-		secrets = append(secrets, cookie.Value)
+		for _, cookie := range c.Cookies {
+			secrets = append(secrets, cookie.Value)
+		}
 	}
 	return secrets
 }

@@ -118,10 +118,3 @@ func cloneRequest(req *http.Request, content []byte) *http.Request {
 func isHeaderValue(value string) bool {
 	return !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
-
-// afterScheme returns the part of a header's value after a scheme such as Bearer. It returns "" if the value has no
-// scheme.
-func afterScheme(value string) string {
-	_, credential, _ := strings.Cut(value, " ")
-	return credential
-}

@@ -71,7 +71,7 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 // classifyStatus returns a result whose outcome follows from the answer's status alone.
 func (r *run) classifyStatus(st *step, a *answer) weir.Result {
 	shown := cms.Answer{Status: a.Status, Header: a.header, Body: a.raw}
-	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Secrets: r.mask}
+	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Hide: r.hide}
 	result := cms.Classify(shown, rules, r.sender.cfg.Now())
 	result.Reason = st.name + ": " + result.Reason
 	if words := errorWords(a.JSON); words != "" {

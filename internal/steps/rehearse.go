@@ -53,7 +53,7 @@ func (r *run) reportVerdict(st *step, v verdict) {
 		do = map[weir.Outcome]action{weir.OutcomeRetry: actionRetry, weir.OutcomeRejected: actionReject,
 			weir.OutcomeUnavailable: actionUnavailable}[v.result.Outcome]
 	}
-	r.rehearsal.Judge(st.name, string(do), cms.SingleLine(r.mask.Hide(v.result.Reason)))
+	r.rehearsal.Judge(st.name, string(do), cms.SingleLine(r.hide(v.result.Reason)))
 }
 
 // sleep waits between two requests of a step. A rehearsal that sends no requests to a CMS does not wait. sleep reports
@@ -172,7 +172,7 @@ func (s *Sender) RehearseLookUp(ctx context.Context, d weir.Delivery, rehearsal 
 	ch := s.chains[d.Message.Contract]
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	r := &run{sender: s, chain: ch, ctx: ctx, limited: limited, delivery: d, mask: s.newMask(), rehearsal: rehearsal,
+	r := &run{sender: s, chain: ch, ctx: ctx, limited: limited, delivery: d, rehearsal: rehearsal,
 		round: 1}
 	st := ch.findLookUp()
 	values := map[contract.Selection][]string{}
@@ -195,7 +195,7 @@ func (s *Sender) RehearseLookUp(ctx context.Context, d weir.Delivery, rehearsal 
 		}
 	}
 	v, _ := r.sendStep(st)
-	v.result.Reason = cms.SingleLine(r.mask.Hide(v.result.Reason))
+	v.result.Reason = cms.SingleLine(r.hide(v.result.Reason))
 	return v.result
 }
 

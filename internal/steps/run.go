@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
 	"weir/internal/cms"
+	"weir/internal/conceal"
 	"weir/internal/contract"
 	"weir/internal/signin"
 	"weir/internal/weir"
@@ -36,7 +38,9 @@ type run struct {
 	ctx      context.Context // ends when Weir cuts the attempt off
 	limited  context.Context // also ends at the timeout of the attempt
 	delivery weir.Delivery
-	mask     cms.Mask
+	// credentials are the secrets in the credential headers of this attempt's requests and answers. A step can take a
+	// credential from the answer to an earlier step, so the settings and the sign-in do not know it.
+	credentials []string
 	// rehearsal gets the requests in place of the CMS; nil = the CMS gets the requests
 	rehearsal *cms.Rehearsal
 	round     int // counts the runs of the chain in this attempt, from 1
@@ -209,6 +213,7 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 		return v, nil
 	}
 	defer resp.Body.Close()
+	r.addCredentials(conceal.CredentialSecrets(resp.Header))
 	a, err := readAnswer(resp, r.sender.cfg.MaxAnswer)
 	if err != nil && r.ctx.Err() != nil {
 		return verdict{"", weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off", Unanswered: !st.isSafe}}, nil
@@ -235,7 +240,7 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 func (r *run) recordStep(s weir.Step, v verdict) {
 	s.Duration = r.sender.cfg.Now().Sub(s.At)
 	if v.do == actionAgain || v.do == actionForget || v.do == actionSignIn {
-		s.Reason = cms.SingleLine(r.mask.Hide(v.result.Reason))
+		s.Reason = cms.SingleLine(r.hide(v.result.Reason))
 		s.Reason = strings.ToValidUTF8(s.Reason[:min(len(s.Reason), maxWords)], "")
 	}
 	if len(r.records) == maxRecords {
@@ -250,7 +255,13 @@ func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (*http.Request, error) { return r.completeRequest(ctx, st, p) }, nil
+	return func(ctx context.Context) (*http.Request, error) {
+		req, err := r.completeRequest(ctx, st, p)
+		if err == nil {
+			r.addCredentials(conceal.RequestSecrets(req))
+		}
+		return req, err
+	}, nil
 }
 
 // completeRequest returns a step's request with all headers except those of the sign-in.
@@ -271,6 +282,18 @@ func (r *run) completeRequest(ctx context.Context, st *step, p *preparedRequest)
 	maps.Copy(req.Header, p.headers)
 	return req, nil
 }
+
+// addCredentials adds secrets that r does not know yet. A step with the setting "until" sends the same ones many times.
+func (r *run) addCredentials(secrets []string) {
+	for _, secret := range secrets {
+		if !slices.Contains(r.credentials, secret) {
+			r.credentials = append(r.credentials, secret)
+		}
+	}
+}
+
+// hide returns a text without the secrets that are known now.
+func (r *run) hide(text string) string { return r.sender.secrets.Hide(text, r.credentials...) }
 
 // idempotencyKey returns the Idempotency-Key of a step. Each attempt of a message sends the same keys. But each run of
 // the chain within an attempt has its own keys, because its requests can differ from the requests of an earlier run. If

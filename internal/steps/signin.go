@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/cms"
+	"weir/internal/conceal"
 	"weir/internal/signin"
 )
 
@@ -35,6 +36,7 @@ type SignIn struct {
 	headers []header
 	life    time.Duration
 	seconds *template // an expression for the lifetime in seconds; nil = life is the lifetime
+	secrets *cms.Secrets
 }
 
 const defaultLife = 10 * time.Minute
@@ -46,7 +48,7 @@ func NewSignIn(cfg SignInConfig) (*SignIn, error) {
 		return nil, errors.New("steps: delivery.url cannot be read")
 	}
 	f := cfg.File
-	s := &SignIn{cfg: cfg, base: base, life: defaultLife}
+	s := &SignIn{cfg: cfg, base: base, life: defaultLife, secrets: cms.NewSecrets(base, nil, f.Secrets)}
 	c := &compiler{file: f, base: base, timeout: cfg.Timeout}
 	const path = "delivery.signIn"
 	s.steps = c.compileSteps(cfg.Steps.node, path+".steps")
@@ -88,12 +90,12 @@ func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 		return signin.Credential{}, err
 	}
 	began := s.cfg.Now()
-	client := cms.NewHTTPClient(s.cfg.Transport)
-	client.Jar = jar
-	env := map[string]any{}
+	r := &signInRun{SignIn: s, client: cms.NewHTTPClient(s.cfg.Transport), env: map[string]any{}}
+	r.client.Jar = jar
+	env := r.env
 	addFunctions(env)
 	for _, st := range s.steps {
-		a, err := s.sendStep(ctx, client, st, env)
+		a, err := r.sendStep(ctx, st)
 		if err != nil {
 			return signin.Credential{}, fmt.Errorf("%s: %w", st.name, err)
 		}
@@ -109,6 +111,15 @@ func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 		}
 	}
 	return c, s.readLife(&c, began, env)
+}
+
+// signInRun is one run of a sign-in.
+type signInRun struct {
+	*SignIn
+	client *http.Client
+	env    map[string]any
+	// learned are the secrets that the requests and answers have added to those of the settings, such as a cookie.
+	learned []string
 }
 
 // readLife sets c.ExpiresAt if the setting "for" is an expression.
@@ -132,36 +143,42 @@ func (s *SignIn) readLife(c *signin.Credential, began time.Time, env map[string]
 }
 
 // sendStep sends one request of the sign-in, and checks the answer.
-func (s *SignIn) sendStep(ctx context.Context, client *http.Client, st *step, env map[string]any) (*answer, error) {
-	p, err := st.prepareRequest(env, nil)
+func (r *signInRun) sendStep(ctx context.Context, st *step) (*answer, error) {
+	p, err := st.prepareRequest(r.env, nil)
 	if err != nil {
 		return nil, errors.New("the request cannot be made of the answers before it")
 	}
-	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	resp, failure := cms.Exchange(ctx, limited, client, func(ctx context.Context) (*http.Request, error) {
+	var sent *http.Request
+	resp, failure := cms.Exchange(ctx, limited, r.client, func(ctx context.Context) (*http.Request, error) {
 		req, err := p.newRequest(ctx)
 		if err == nil {
+			sent = req
 			maps.Copy(req.Header, p.headers)
+			r.learned = append(r.learned, conceal.RequestSecrets(req)...)
 		}
 		return req, err
 	})
 	if resp == nil {
-		return nil, errors.New(failure.Reason)
+		return nil, errors.New(r.hide(failure.Reason))
 	}
 	defer resp.Body.Close()
+	for _, cookie := range append(r.client.Jar.Cookies(sent.URL), resp.Cookies()...) {
+		r.learned = append(r.learned, cookie.Value)
+	}
 	a, _ := readAnswer(resp, defaultMaxAnswer)
 	a.parseParts(st.needs)
 	if problem := st.findUnreadable(a); problem != "" && st.isExpected(a.Status) {
 		return nil, fmt.Errorf("%d, but %s", a.Status, problem)
 	}
-	return a, s.checkAnswer(st, a, env)
+	return a, r.checkAnswer(st, a)
 }
 
 // checkAnswer returns an error if the step does not expect the answer's status, or if the step's condition "success" is
 // not true.
-func (s *SignIn) checkAnswer(st *step, a *answer, env map[string]any) error {
-	own := maps.Clone(env)
+func (r *signInRun) checkAnswer(st *step, a *answer) error {
+	own := maps.Clone(r.env)
 	addOwn(own, a)
 	var problem string
 	if !st.isExpected(a.Status) {
@@ -174,15 +191,15 @@ func (s *SignIn) checkAnswer(st *step, a *answer, env map[string]any) error {
 	if problem == "" {
 		return nil
 	}
-	if words := s.evaluateSay(st, own); words != "" {
+	if words := r.evaluateSay(st, own); words != "" {
 		problem = fmt.Sprintf("%d: %s", a.Status, words)
 	}
 	return errors.New(problem)
 }
 
-// evaluateSay returns the text of the step's setting "say", and hides the secrets of the settings in the text. If the
-// step has no "say", or if "say" cannot be evaluated, the text is empty.
-func (s *SignIn) evaluateSay(st *step, env map[string]any) string {
+// evaluateSay returns the text of the step's setting "say" without secrets. If the step has no "say", or if "say" cannot
+// be evaluated, the text is empty.
+func (r *signInRun) evaluateSay(st *step, env map[string]any) string {
 	if st.say == nil {
 		return ""
 	}
@@ -190,5 +207,8 @@ func (s *SignIn) evaluateSay(st *step, env map[string]any) string {
 	if err != nil {
 		return ""
 	}
-	return cms.SingleLine(cms.NewMask(s.cfg.File.Secrets()...).Hide(text))
+	return cms.SingleLine(r.hide(text))
 }
+
+// hide returns a text without the secrets that are known now.
+func (r *signInRun) hide(text string) string { return r.secrets.Hide(text, r.learned...) }

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ type Sender struct {
 	chains  map[string]*chain
 	answers map[string]map[int]weir.Outcome
 	client  *http.Client
-	secrets []string
+	secrets *cms.Secrets
 }
 
 // New compiles the steps of all contracts. The error has a line for each mistake.
@@ -100,7 +101,7 @@ func New(cfg Config) (*Sender, error) {
 		}
 		s.chains[con.Name], s.answers[con.Name] = ch, con.Answers
 	}
-	s.secrets = append(secretsOf(base, cfg.Headers), cfg.File.Secrets()...)
+	s.secrets = cms.NewSecrets(base, cfg.Headers, s.currentSecrets)
 	return s, cfg.File.joinMistakes()
 }
 
@@ -113,29 +114,13 @@ func (f *File) joinMistakes() error {
 	return errors.Join(problems...)
 }
 
-// secretsOf returns the secrets in an address and in headers.
-func secretsOf(base *url.URL, headers map[string]string) []string {
-	var secrets []string
-	if password, ok := base.User.Password(); ok {
-		secrets = append(secrets, password)
-	}
-	for _, values := range base.Query() {
-		secrets = append(secrets, values...)
-	}
-	for _, value := range headers {
-		_, credential, _ := strings.Cut(value, " ") // the text after Bearer or Basic
-		secrets = append(secrets, value, credential)
+// currentSecrets returns the values of the variables that the steps use, and the secrets of the sign-in.
+func (s *Sender) currentSecrets() []string {
+	secrets := s.cfg.File.Secrets()
+	if s.cfg.Secrets != nil {
+		secrets = slices.Concat(secrets, s.cfg.Secrets())
 	}
 	return secrets
-}
-
-// newMask returns a mask that hides the secrets of the settings and of the sign-in.
-func (s *Sender) newMask() cms.Mask {
-	secrets := s.secrets
-	if s.cfg.Secrets != nil {
-		secrets = append(secrets[:len(secrets):len(secrets)], s.cfg.Secrets()...)
-	}
-	return cms.NewMask(secrets...)
 }
 
 // Send makes one attempt: it runs the steps of the message's contract. If the contract has no steps, Config.Next makes
@@ -153,10 +138,10 @@ func (s *Sender) sendChain(ctx context.Context, ch *chain, d weir.Delivery, rehe
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	started := s.cfg.Now()
-	r := &run{sender: s, chain: ch, ctx: ctx, limited: limited, delivery: d, mask: s.newMask(),
+	r := &run{sender: s, chain: ch, ctx: ctx, limited: limited, delivery: d,
 		rehearsal: rehearsal, rememberedID: d.RememberedID}
 	result := r.runAttempt()
-	result.Reason = cms.SingleLine(r.mask.Hide(result.Reason))
+	result.Reason = cms.SingleLine(r.hide(result.Reason))
 	result.RememberedID, result.IsForgotten = r.learnedID, r.isForgotten
 	result.StartedAt, result.Duration, result.Steps = started, s.cfg.Now().Sub(started), r.records
 	return result

@@ -128,7 +128,7 @@ func newAnswer(resp *http.Response, text string, secrets Secrets) Answer {
 	a := Answer{Status: resp.StatusCode, Headers: map[string]string{}, Body: text}
 	for name, values := range resp.Header {
 		if !slices.Contains(unrecorded, name) && len(values) > 0 {
-			a.Headers[name] = secrets.Hide(values[0])
+			a.Headers[name] = secrets.hideHeader(name, values[0])
 		}
 	}
 	var indented bytes.Buffer

@@ -10,13 +10,14 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"regexp"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"weir/internal/cms"
+	"weir/internal/conceal"
 	"weir/internal/weir"
 )
 
@@ -91,7 +92,7 @@ type Runner struct {
 	SignsIn bool                        // delivery.signIn adds headers, which a trial does not show
 	Secrets Secrets                     // secrets of the settings
 	Now     func() time.Time            // measures the time until the CMS answers
-	Record  func(step string, a Answer) // is called with each answer of the CMS; nil = no call
+	Record  func(step string, a Answer) // is called after the trial with each answer of the CMS; nil = no call
 }
 
 // maxAnswer limits the bytes of a CMS's answer that the trial shows.
@@ -100,9 +101,19 @@ const maxAnswer = 2 << 10
 // attempt is a running trial.
 type attempt struct {
 	*Runner
-	ctx     context.Context
-	answers map[string][]Answer
-	trial   Trial
+	ctx      context.Context
+	answers  map[string][]Answer
+	trial    Trial
+	recorded []recording
+	// credentials are the secrets in the requests and in the headers of the answers. A step can take a credential from
+	// the answer to an earlier step, so the texts of earlier steps can have it, too.
+	credentials []string
+}
+
+// recording is an answer of the CMS that the caller of the trial records.
+type recording struct {
+	step   string
+	answer Answer
 }
 
 // RunTrial makes one attempt with these answers, and returns the record of the attempt.
@@ -120,6 +131,10 @@ func (r *Runner) RunTrial(ctx context.Context, d weir.Delivery, answers Answers)
 		Judge:   a.setAction,
 		Outline: a.addOutline, IsLive: r.Live != nil})
 	a.setVerdict(result)
+	a.hideCredentials()
+	for _, one := range a.recorded {
+		a.Record(one.step, one.answer)
+	}
 	for name, left := range a.answers {
 		if len(left) > 0 {
 			a.trial.Unused = append(a.trial.Unused, name)
@@ -127,6 +142,33 @@ func (r *Runner) RunTrial(ctx context.Context, d weir.Delivery, answers Answers)
 	}
 	slices.Sort(a.trial.Unused)
 	return a.trial
+}
+
+// hideCredentials hides the credentials of all requests and answers in the texts of the trial and in the recorded answers.
+func (a *attempt) hideCredentials() {
+	mask := cms.NewMask(a.credentials...)
+	t := &a.trial
+	texts := []*string{&t.Reason, &t.Remembers}
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		texts = append(texts, &s.Answer, &s.Reason, &s.Problem)
+		if r := s.Request; r != nil {
+			texts = append(texts, &r.Address, &r.Body)
+			for j := range r.Headers {
+				texts = append(texts, &r.Headers[j].Value)
+			}
+		}
+	}
+	for i := range a.recorded {
+		answer := &a.recorded[i].answer
+		texts = append(texts, &answer.Body)
+		for name, value := range answer.Headers {
+			answer.Headers[name] = mask.Hide(value)
+		}
+	}
+	for _, text := range texts {
+		*text = mask.Hide(*text)
+	}
 }
 
 func (a *attempt) setVerdict(result weir.Result) {
@@ -161,6 +203,7 @@ func (a *attempt) answerRequest(step string, req *http.Request) (*http.Response,
 		}
 		req.Body = io.NopCloser(bytes.NewReader(body))
 	}
+	a.credentials = append(a.credentials, conceal.RequestSecrets(req)...)
 	a.trial.Steps = append(a.trial.Steps, Step{Name: step,
 		Request: a.Secrets.newRequest(req.Method, req.URL.String(), req.Header, body)})
 	shown := &a.trial.Steps[len(a.trial.Steps)-1]
@@ -184,6 +227,7 @@ func (a *attempt) askCMS(shown *Step, req *http.Request) (*http.Response, error)
 		return nil, err
 	}
 	shown.Status = resp.StatusCode
+	a.credentials = append(a.credentials, conceal.CredentialSecrets(resp.Header)...)
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRecorded))
 	rest := resp.Body
 	resp.Body = struct {
@@ -193,7 +237,7 @@ func (a *attempt) askCMS(shown *Step, req *http.Request) (*http.Response, error)
 	text := a.Secrets.Hide(strings.ToValidUTF8(string(body), "\uFFFD"))
 	shown.Answer = strings.ToValidUTF8(text[:min(len(text), maxAnswer)], "")
 	if a.Record != nil {
-		a.Record(shown.Name, newAnswer(resp, text, a.Secrets))
+		a.recorded = append(a.recorded, recording{shown.Name, newAnswer(resp, text, a.Secrets)})
 	}
 	return resp, nil
 }
@@ -239,28 +283,50 @@ type Secrets struct {
 	Params  []string            // names of parameters of the address whose values are secrets
 }
 
-const hidden = "…"
-
-var userInfo = regexp.MustCompile(`^(https?://)[^/@?#]*@`)
-
+// newRequest describes a request without its secrets. It hides the value of each header that usually has a credential,
+// also if the settings do not name the header: net/http itself adds Authorization for the user info of an address, and a
+// step can take a token from an answer.
 func (s Secrets) newRequest(method, address string, header http.Header, body []byte) *Request {
-	address = userInfo.ReplaceAllString(address, "${1}"+hidden+"@")
-	for _, name := range s.Params {
-		param := regexp.MustCompile(`([?&]` + regexp.QuoteMeta(name) + `=)[^&]*`)
-		address = param.ReplaceAllString(address, "${1}"+hidden)
-	}
-	r := &Request{Method: method, Address: s.Hide(address), Body: s.Hide(readableBody(body))}
+	r := &Request{Method: method, Address: s.Hide(s.hideParams(address)), Body: s.Hide(readableBody(body))}
 	for _, name := range slices.Sorted(maps.Keys(header)) {
 		shownName := http.CanonicalHeaderKey(name)
 		for _, value := range header[name] {
-			if slices.ContainsFunc(s.Headers, func(secret string) bool { return strings.EqualFold(secret, name) }) {
-				value = hidden
-			}
-			r.Headers = append(r.Headers, Header{shownName, s.Hide(value)})
+			r.Headers = append(r.Headers, Header{shownName, s.hideHeader(name, value)})
 		}
 	}
 	slices.SortStableFunc(r.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
 	return r
+}
+
+// hideHeader returns the value of a header without secrets.
+func (s Secrets) hideHeader(name, value string) string {
+	isSecret := func(secret string) bool { return strings.EqualFold(secret, name) }
+	if value != "" && (conceal.IsCredentialHeader(name) || slices.ContainsFunc(s.Headers, isSecret)) {
+		return conceal.Hidden
+	}
+	return s.Hide(value)
+}
+
+// hideParams returns an address without its user info, the parameter code, and the values of Secrets.Params. It compares
+// names without regard to case and percent-encoding.
+func (s Secrets) hideParams(address string) string {
+	address, query, hasQuery := strings.Cut(conceal.HideAddressParts(address), "?")
+	if !hasQuery {
+		return address
+	}
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		decoded, err := url.QueryUnescape(name)
+		if err != nil {
+			decoded = name
+		}
+		isSecret := func(secret string) bool { return strings.EqualFold(secret, decoded) }
+		if value != "" && slices.ContainsFunc(s.Params, isSecret) {
+			pairs[i] = name + "=" + conceal.Hidden
+		}
+	}
+	return address + "?" + strings.Join(pairs, "&")
 }
 
 // readableBody returns a body as text, with indented JSON. If the body is not text, the result has only the number of

@@ -3,6 +3,7 @@ package trial_test
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,6 +160,29 @@ func TestFormatAnswers(t *testing.T) {
 		if a.Status != want.Status || a.Body != want.Body || a.Headers["ETag"] != want.Headers["ETag"] ||
 			a.Headers["X-N"] != want.Headers["X-N"] {
 			t.Errorf("got %+v, want %+v of\n%s", a, want, text)
+		}
+	}
+}
+
+// A trial hides credentials by the names of headers and parameters, also if the settings do not know them.
+func TestRunner_HidesCredentialsByName(t *testing.T) {
+	t.Parallel()
+	client, err := cms.New(cms.Config{URL: "https://weir:word-of-url@cms.example/a?Co%64e=key-of-host&v=1", Method: "PUT",
+		Headers: map[string]string{"Cookie": "sid=abc", "Proxy-Authorization": "abc", "X-Session-Token": "abc",
+			"X-Author": "shown"}, Timeout: time.Second, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := &trial.Runner{Sender: client, Now: time.Now,
+		Secrets: trial.Secrets{Hide: func(text string) string { return text }, Params: []string{"code"}}}
+	got := runner.RunTrial(t.Context(), newDelivery("<note/>"), trial.Answers{}).Steps[0].Request
+	if want := "https://…@cms.example/a?Co%64e=…&v=1"; got.Address != want {
+		t.Errorf("got the address %s, want %s", got.Address, want)
+	}
+	for _, h := range got.Headers {
+		isHidden := slices.Contains([]string{"Authorization", "Cookie", "Proxy-Authorization", "X-Session-Token"}, h.Name)
+		if isHidden != (h.Value == "…") {
+			t.Errorf("got %s: %s, want a hidden value: %v", h.Name, h.Value, isHidden)
 		}
 	}
 }
