@@ -30,9 +30,11 @@ type Limits interface {
 	// CheckContract returns an error of kind Forbidden if the upstream may not send messages of the contract.
 	CheckContract(upstream, contract string) error
 	// Admit counts a message against the rate and the quota of the upstream. The error's kind is Limited if the rate or
-	// the quota is used up, Forbidden if no upstream has the name, and Unavailable if storage fails. giveBack is never
-	// nil. After a call of giveBack the message counts only against the rate.
-	Admit(ctx context.Context, upstream string) (giveBack func(), err error)
+	// the quota is used up, Forbidden if no upstream has the name, and Unavailable if storage fails. The quota counts
+	// messages that were stored: settle, which is never nil, must be called with the result of the append. The
+	// parameter submission names the submission, so that a repeat after a lost answer is not counted again; empty = the
+	// submission cannot be recognized.
+	Admit(ctx context.Context, upstream, submission string) (settle func(weir.AppendResult), err error)
 }
 
 // Submission is a message as an upstream sends it.
@@ -113,15 +115,34 @@ func (f *Filer) FileValid(ctx context.Context, m weir.Message, idempotencyKey st
 	if !f.isLimited(&m) {
 		return f.FileAdmitted(ctx, m, idempotencyKey)
 	}
-	giveBack, err := f.Limits.Admit(ctx, m.Upstream)
+	settle, err := f.Limits.Admit(ctx, m.Upstream, nameSubmission(&m, idempotencyKey))
 	if err != nil {
 		return lane.Receipt{}, err
 	}
 	filed, err := f.FileAdmitted(ctx, m, idempotencyKey)
-	if err == nil && filed.Duplicate || IsRefusal(err) {
-		giveBack() // this call appended no message; after an error that is no refusal, it may have
-	}
+	settle(appendResult(filed, err))
 	return filed, err
+}
+
+// nameSubmission returns the name by which a repeat of a submission is recognized: at most one message is stored for
+// an ordering key and an idempotency key. Without an idempotency key the name is empty.
+func nameSubmission(m *weir.Message, idempotencyKey string) string {
+	if idempotencyKey == "" {
+		return ""
+	}
+	return m.Key + "\x00" + idempotencyKey // a key has no NUL, because XML has none
+}
+
+func appendResult(filed lane.Receipt, err error) weir.AppendResult {
+	switch {
+	case err == nil && filed.Duplicate:
+		return weir.AppendRepeated
+	case err == nil:
+		return weir.Appended
+	case lane.IsNotAppended(err), IsRefusal(err):
+		return weir.NotAppended
+	}
+	return weir.AppendUnknown
 }
 
 // isLimited reports whether the limits of an upstream apply to a message. Even if Limits is nil, a part of a batch

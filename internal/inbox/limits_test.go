@@ -36,21 +36,22 @@ func (l *limits) CheckContract(upstream, contract string) error {
 	return nil
 }
 
-func (l *limits) Admit(_ context.Context, upstream string) (func(), error) {
+func (l *limits) Admit(_ context.Context, upstream, _ string) (func(weir.AppendResult), error) {
+	keep := func(weir.AppendResult) {}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now := time.Now(); now.Sub(l.began) >= l.span {
 		l.began, l.admitted = now, map[string]int{}
 	}
 	if l.calls++; l.refuses > 0 && l.calls%l.refuses == 0 {
-		return func() {}, &weir.Error{Kind: weir.Limited, Op: "upstream", Message: "the limit was reached a moment ago"}
+		return keep, &weir.Error{Kind: weir.Limited, Op: "upstream", Message: "the limit was reached a moment ago"}
 	}
 	if l.admitted[upstream] >= l.count {
-		return func() {}, &weir.Error{Kind: weir.Limited, Op: "upstream", Message: "the limit is reached",
+		return keep, &weir.Error{Kind: weir.Limited, Op: "upstream", Message: "the limit is reached",
 			RetryAfter: time.Until(l.began.Add(l.span))}
 	}
 	l.admitted[upstream]++
-	return func() {}, nil
+	return keep, nil
 }
 
 // withLimits gives the Filer the limits l, and assigns the folders erp, shop/web and forge to upstreams.

@@ -92,7 +92,8 @@ func NewAppender(s *Store, log *slog.Logger) *Appender {
 // Append appends a message to the lane of its key, and returns when the message is durable. If an earlier message has
 // the same ordering key and idempotency key, Append returns the earlier message. If the earlier message had another
 // body, Append returns an Invalid error. An empty idempotencyKey means that there is none. After an Unavailable error
-// the message may have been appended. If ctx ends before the message's row is sent to storage, there will be no row.
+// the message may have been appended, unless IsNotAppended reports otherwise. If ctx ends before the message's row is
+// sent to storage, there will be no row.
 func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	r, err := a.AppendWithoutWake(ctx, m, idempotencyKey)
 	if err == nil && !r.Duplicate {
@@ -106,16 +107,16 @@ func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey st
 // cores, a delivery that begins before the answer would delay the answer.
 func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	if r, found, err := a.store.findRepeat(ctx, m, idempotencyKey); found || err != nil {
-		return r, err
+		return r, markNotAppended(err)
 	}
 	sub := &submission{ctx: ctx, message: m, nonce: newNonce(), used: &a.used, done: make(chan result, 1)}
 	if err := sub.reserveMemory(); err != nil {
-		return Receipt{}, err
+		return Receipt{}, markNotAppended(err)
 	}
 	lane, err := a.prepareSubmission(ctx, sub, idempotencyKey)
 	if err != nil {
 		sub.sendResult(result{err: err})
-		return Receipt{}, err
+		return Receipt{}, markNotAppended(err)
 	}
 	a.addToPending(lane, sub)
 	select {

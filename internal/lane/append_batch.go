@@ -43,6 +43,7 @@ type batchAppend struct {
 	firstSeq    int64         // sequence number of the first submission in filed
 	deadline    time.Time
 	isHeadFresh bool // head was read after the last transaction was sent
+	isUnknown   bool // a transaction with ops was sent, and it is not known whether it was done
 }
 
 func (t *batchAppend) appendGroup() {
@@ -92,10 +93,12 @@ func (t *batchAppend) attemptOnce(ctx context.Context) error {
 	case storage.Is(err, storage.Conflict):
 		return t.answerRepeats(ctx, err)
 	case storage.Is(err, storage.Ambiguous):
+		t.isUnknown = true
 		return err // sent again unchanged: at most one copy can succeed
 	case storage.Is(err, storage.Throttled), storage.Is(err, storage.Unavailable):
 		return err
 	default:
+		t.isUnknown = t.isUnknown || !storage.Is(err, storage.TooLarge)
 		t.refuseGroup(err)
 		return nil
 	}
@@ -139,7 +142,7 @@ func (t *batchAppend) leaveOutAbandoned() {
 // waits, firstAwaited returns nil.
 func (sub *submission) firstAwaited() *submission {
 	for sub.ctx.Err() != nil {
-		sub.sendResult(result{err: errAbandoned(sub.ctx)})
+		sub.sendResult(result{err: markNotAppended(errAbandoned(sub.ctx))})
 		if len(sub.followers) == 0 {
 			return nil
 		}
@@ -212,7 +215,7 @@ func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 		t.answerFiled(c.Head)
 		return nil
 	}
-	t.ops, g.head, t.isHeadFresh = nil, c.Head, true
+	t.ops, t.isUnknown, g.head, t.isHeadFresh = nil, false, c.Head, true
 	g.reloadHeadUntil = store.Now().Add(reloadHeadFor)
 	return nil
 }
@@ -255,10 +258,10 @@ func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
 		// No submission of the group has an idempotency row in storage. So the row of a message exists already: the
 		// known head is out of date.
 		t.pending.head = Head{}
-		t.ops = nil
+		t.ops, t.isUnknown = nil, false
 		return cause
 	}
-	t.group, t.ops = rest, nil
+	t.group, t.ops, t.isUnknown = rest, nil, false
 	return nil
 }
 
@@ -368,6 +371,7 @@ func (t *batchAppend) refuseGroup(cause error) {
 	}
 	t.pending.head = Head{}
 	refused, err := t.group, APIError("append", cause)
+	var unsent []*submission
 	t.group = nil
 	switch {
 	case cause == nil:
@@ -376,10 +380,17 @@ func (t *batchAppend) refuseGroup(cause error) {
 	case weir.KindOf(err) == weir.Unavailable:
 		// The submissions that wait for the next group are refused, too. They must be taken before the first answer is
 		// sent. Otherwise a message that is posted after that answer would be refused, too.
-		refused = append(refused, t.a.takeWaiting(t.pending)...)
+		unsent = t.a.takeWaiting(t.pending)
+	}
+	ofGroup := err
+	if !t.isUnknown {
+		ofGroup = markNotAppended(err)
 	}
 	for _, sub := range refused {
-		sub.answerAll(result{err: err})
+		sub.answerAll(result{err: ofGroup})
+	}
+	for _, sub := range unsent {
+		sub.answerAll(result{err: markNotAppended(err)})
 	}
 }
 

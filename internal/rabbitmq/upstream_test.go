@@ -19,8 +19,8 @@ func (articlesOnly) CheckContract(_, contract string) error {
 	return nil
 }
 
-func (articlesOnly) Admit(context.Context, string) (func(), error) {
-	return func() {}, &weir.Error{Kind: weir.Limited, Message: "used up"}
+func (articlesOnly) Admit(context.Context, string, string) (func(weir.AppendResult), error) {
+	return func(weir.AppendResult) {}, &weir.Error{Kind: weir.Limited, Message: "used up"}
 }
 
 // A message from RabbitMQ is refused for good if the upstream is not allowed to send messages of this contract. A

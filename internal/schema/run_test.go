@@ -319,7 +319,7 @@ func (unobserved) Limited(string, string) {}
 func (w *world) useQuota() {
 	set := upstream.NewSet([]upstream.Definition{{Name: "newsroom", DailyQuota: 10}}, w.store.Table, time.Now,
 		unobserved{})
-	_, err := set.Admit(w.Context(), "newsroom")
+	_, err := set.Admit(w.Context(), "newsroom", "")
 	w.must(err)
 }
 

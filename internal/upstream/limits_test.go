@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +26,7 @@ func newLimited(table storage.Table, rate upstream.Rate, quota int64) *upstream.
 // admitMessage reports whether the set admits a message of the upstream "a".
 func admitMessage(t *testing.T, s *upstream.Set) bool {
 	t.Helper()
-	_, err := s.Admit(t.Context(), "a")
+	_, err := s.Admit(t.Context(), "a", "")
 	if err != nil && weir.KindOf(err) != weir.Limited {
 		t.Fatalf("got %v, want no error or Limited", err)
 	}
@@ -56,7 +57,7 @@ func TestSet_Rate(t *testing.T) {
 		if n := countAdmitted(t, s); n != 5 {
 			t.Errorf("at once: got %d messages, want 5", n)
 		}
-		_, err := s.Admit(t.Context(), "a")
+		_, err := s.Admit(t.Context(), "a", "")
 		var limited *weir.Error
 		if !errors.As(err, &limited) || limited.RetryAfter != 200*time.Millisecond ||
 			limited.Problems[0].Rule != "rate" ||
@@ -89,7 +90,7 @@ func TestSet_QuotaHoldsOverProcesses(t *testing.T) {
 			if n := countAdmitted(t, a, b); int64(n) != quota {
 				t.Errorf("got %d messages, want %d", n, quota)
 			}
-			_, err := a.Admit(t.Context(), "a")
+			_, err := a.Admit(t.Context(), "a", "")
 			var limited *weir.Error
 			if !errors.As(err, &limited) || limited.RetryAfter != 24*time.Hour ||
 				limited.Problems[0].Rule != "dailyQuota" {
@@ -142,14 +143,14 @@ func TestSet_QuotaUnderContention(t *testing.T) {
 	for i := range 1200 {
 		all.Go(func() {
 			for {
-				giveBack, err := sets[i%4].Admit(t.Context(), "a")
+				settle, err := sets[i%4].Admit(t.Context(), "a", "")
 				if weir.KindOf(err) == weir.Unavailable && err != nil {
 					continue // other sets wrote the row during each try; a client would send the message again
 				}
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil && i%10 == 0 {
-					giveBack()
+					settle(weir.NotAppended)
 				} else if err == nil {
 					admitted++
 				}
@@ -194,19 +195,103 @@ func TestSet_QuotaGivesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newLimited(memory.New(time.Now).Table(), upstream.Rate{}, 1)
-		giveBack, err := s.Admit(t.Context(), "a")
+		settle, err := s.Admit(t.Context(), "a", "")
 		if err != nil || admitMessage(t, s) {
 			t.Fatalf("got the error %v, or a second message; want one message", err)
 		}
-		giveBack()
-		giveBack, err = s.Admit(t.Context(), "a")
+		settle(weir.NotAppended)
+		settle, err = s.Admit(t.Context(), "a", "")
 		if err != nil {
-			t.Fatalf("after giveBack: got %v, want another message", err)
+			t.Fatalf("after settle: got %v, want another message", err)
 		}
 		time.Sleep(24 * time.Hour)
-		giveBack() // a message of the previous day must not raise the new day's quota
+		settle(weir.NotAppended) // a message of the previous day must not raise the new day's quota
 		if n := countAdmitted(t, s); n != 1 {
 			t.Errorf("the next day: got %d messages, want 1", n)
+		}
+	})
+}
+
+// A try whose answer was lost stays charged. Its repeat takes no other message of the quota, whatever the result of the
+// repeat is. A repeat without a name is a submission of its own.
+func TestSet_QuotaRemembersLostAnswers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		submission string
+		results    []weir.AppendResult
+		want       int // messages that the tries have taken from the quota
+	}{
+		"Appended":           {"m", []weir.AppendResult{weir.AppendUnknown, weir.Appended}, 1},
+		"WasAppended":        {"m", []weir.AppendResult{weir.AppendUnknown, weir.AppendRepeated}, 1},
+		"NotAppendedAtFirst": {"m", []weir.AppendResult{weir.AppendUnknown, weir.NotAppended, weir.Appended}, 1},
+		"LostAgain":          {"m", []weir.AppendResult{weir.AppendUnknown, weir.AppendUnknown, weir.Appended}, 1},
+		"RepeatedLater":      {"m", []weir.AppendResult{weir.AppendUnknown, weir.Appended, weir.AppendRepeated}, 1},
+		"TwoMessages":        {"m", []weir.AppendResult{weir.AppendUnknown, weir.Appended, weir.Appended}, 2},
+		"NotAppended":        {"m", []weir.AppendResult{weir.NotAppended, weir.NotAppended}, 0},
+		"WithoutAName":       {"", []weir.AppendResult{weir.AppendUnknown, weir.AppendUnknown, weir.Appended}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newLimited(memory.New(time.Now).Table(), upstream.Rate{}, 10)
+			for _, result := range c.results {
+				settle, err := s.Admit(t.Context(), "a", c.submission)
+				if err != nil {
+					t.Fatal(err)
+				}
+				settle(result)
+			}
+			if taken := 10 - countAdmitted(t, s); taken != c.want {
+				t.Errorf("the results %v took %d messages, want %d", c.results, taken, c.want)
+			}
+		})
+	}
+}
+
+// Two tries of one submission run at the same time, and both answers are lost. At most one message was stored.
+func TestSet_QuotaRemembersASubmissionOnce(t *testing.T) {
+	t.Parallel()
+	s := newLimited(memory.New(time.Now).Table(), upstream.Rate{}, 10)
+	first, err := s.Admit(t.Context(), "a", "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := s.Admit(t.Context(), "a", "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first(weir.AppendUnknown)
+	second(weir.AppendUnknown)
+	if rest := countAdmitted(t, s); rest != 9 {
+		t.Errorf("got %d messages left, want 9", rest)
+	}
+}
+
+// A process remembers 10,000 lost answers of an upstream. Of more, it forgets as many, and charges their repeats again.
+// On the next day it remembers none, because the messages are charged to the day of their repeat.
+func TestSet_QuotaForgetsLostAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most, more, quota = 10_000, 500, 50_000
+		s := newLimited(memory.New(time.Now).Table(), upstream.Rate{}, quota)
+		repeatAll := func() {
+			for i := range most + more {
+				settle, err := s.Admit(t.Context(), "a", strconv.Itoa(i))
+				if err != nil {
+					t.Fatal(err)
+				}
+				settle(weir.AppendUnknown)
+			}
+		}
+		repeatAll()
+		repeatAll()
+		if taken := quota - countAdmitted(t, s); taken < most+2*more || taken == 2*(most+more) {
+			t.Errorf("%d lost answers and their repeats took %d messages, want %d or more, because %d are forgotten, "+
+				"and fewer than %d", most+more, taken, most+2*more, more, 2*(most+more))
+		}
+		time.Sleep(24 * time.Hour)
+		repeatAll()
+		if rest := countAdmitted(t, s); rest != quota-most-more {
+			t.Errorf("the next day: got %d messages left, want %d", rest, quota-most-more)
 		}
 	})
 }
@@ -246,7 +331,7 @@ func TestSet_QuotaWhileStorageFails(t *testing.T) {
 				quota)}
 			admitted, failed := 0, 0
 			for i := range 1000 {
-				switch _, err := sets[i%2].Admit(t.Context(), "a"); {
+				switch _, err := sets[i%2].Admit(t.Context(), "a", ""); {
 				case err == nil:
 					admitted++
 				case weir.KindOf(err) == weir.Unavailable:
@@ -292,7 +377,7 @@ func TestSet_QuotaOfACancelledCall(t *testing.T) {
 	s := newLimited(faults.Table(memory.New(time.Now).Table()), upstream.Rate{}, 5)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Admit(ctx, "a"); weir.KindOf(err) != weir.Unavailable {
+	if _, err := s.Admit(ctx, "a", ""); weir.KindOf(err) != weir.Unavailable {
 		t.Errorf("got %v, want Unavailable", err)
 	}
 }
@@ -311,7 +396,7 @@ func TestSet_Contracts(t *testing.T) {
 				c.contract, err, c.isAllowed)
 		}
 	}
-	if _, err := s.Admit(t.Context(), "gone"); weir.KindOf(err) != weir.Forbidden {
+	if _, err := s.Admit(t.Context(), "gone", ""); weir.KindOf(err) != weir.Forbidden {
 		t.Errorf("an upstream that the settings do not have: got %v, want Forbidden", err)
 	}
 }

@@ -46,10 +46,13 @@ type quota struct {
 	reserved  int64     // number of messages that this process has reserved and not taken
 	left      int64     // messages left at the last read of the row, including reserved; valid until fullUntil
 	fullUntil time.Time // until then, a call for more messages than the number in left is refused without a read
+	// remembered has the submissions that have a charge of the day, and whose answer was lost.
+	remembered map[submissionID]bool
 }
 
 func newQuota(name string, limit int64, table storage.Table, now func() time.Time) *quota {
-	return &quota{row: quotaPrefix + name, limit: limit, table: table, now: now, turn: make(chan struct{}, 1)}
+	return &quota{row: quotaPrefix + name, limit: limit, table: table, now: now, turn: make(chan struct{}, 1),
+		remembered: map[submissionID]bool{}}
 }
 
 // takeMessages takes count messages of the daily quota, and returns their day. If fewer than count messages are left,
@@ -83,15 +86,29 @@ func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left
 func (q *quota) takeReserved(count int64) (day string, left int64, isFull bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := q.now().UTC()
-	if today := now.Format(time.DateOnly); q.day < today {
-		q.day, q.reserved, q.left, q.fullUntil = today, 0, 0, time.Time{} // the old values belong to an earlier day
-	}
+	now := q.beginDay()
 	if q.reserved >= count {
 		q.reserved -= count
 		return q.day, 0, false
 	}
 	return "", q.left, now.Before(q.fullUntil) && q.left < count
+}
+
+// beginDay returns the present time. If a new day has begun, it first drops the values of the earlier day. The caller
+// must hold q.mu.
+func (q *quota) beginDay() time.Time {
+	now := q.now().UTC()
+	if today := now.Format(time.DateOnly); q.day < today {
+		q.setDay(today)
+		q.left, q.fullUntil = 0, time.Time{}
+	}
+	return now
+}
+
+// setDay sets the day. What was reserved and remembered belongs to the earlier day.
+func (q *quota) setDay(day string) {
+	q.day, q.reserved = day, 0
+	clear(q.remembered)
 }
 
 // isOvertaken reports whether err means that another process has written the row since this process read it.
@@ -126,7 +143,7 @@ func (q *quota) planReservation(row quotaRow, count int64) (day string, more int
 	// used up, all processes would refuse the upstream's messages until that day has passed.
 	tomorrow := q.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 	if row.day > q.day && row.day <= tomorrow {
-		q.day, q.reserved = row.day, 0 // another process's clock is fast, and has reached the next day
+		q.setDay(row.day) // another process's clock is fast, and has reached the next day
 	}
 	rest := max(0, q.limit-row.reservedOn(q.day))
 	if q.left = rest + q.reserved; q.left < count {
@@ -142,9 +159,13 @@ func (q *quota) giveBack(day string, count int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.day == day {
-		q.reserved += count
-		q.left, q.fullUntil = 0, time.Time{}
+		q.addReserved(count)
 	}
+}
+
+func (q *quota) addReserved(count int64) {
+	q.reserved += count
+	q.left, q.fullUntil = 0, time.Time{}
 }
 
 func (q *quota) takeAll() (day string, count int64) {

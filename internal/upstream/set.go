@@ -126,20 +126,34 @@ func unknownUpstreamError(name string) error {
 //   - Forbidden if no upstream has the name.
 //   - Unavailable if the quota's row cannot be read or written.
 //
-// giveBack returns the message to the daily quota, and is never nil. Call giveBack if the message was not appended to
-// the log, or was a duplicate. giveBack does not return the token, because the rate limits requests.
-func (s *Set) Admit(ctx context.Context, name string) (giveBack func(), err error) {
+// Call settle with the result of the append; settle is never nil. If the append stored no message, settle returns the
+// message to the daily quota. If that is not known, the message stays charged, and the next Admit of the same
+// submission takes no other. The parameter submission names the submission; empty = each call is a message of its own.
+// settle does not return the token, because the rate limits requests.
+func (s *Set) Admit(ctx context.Context, name, submission string) (settle func(weir.AppendResult), err error) {
+	keep := func(weir.AppendResult) {}
 	m := s.findMember(name)
 	if m == nil {
-		return func() {}, unknownUpstreamError(name)
+		return keep, unknownUpstreamError(name)
 	}
 	if m.bucket != nil {
 		if wait := m.bucket.takeToken(s.now()); wait > 0 {
 			s.observe.Limited(name, "rate")
-			return func() {}, limitError("rate", wait, "the upstream %s sends more than its rate of %s", name, m.Rate)
+			return keep, limitError("rate", wait, "the upstream %s sends more than its rate of %s", name, m.Rate)
 		}
 	}
-	return s.admitToQuota(ctx, m, 1)
+	if m.quota == nil {
+		return keep, nil
+	}
+	id := newSubmissionID(submission)
+	if c := m.quota.recall(id); c != nil {
+		return c.settle, nil
+	}
+	day, err := s.takeFromQuota(ctx, m, 1)
+	if err != nil {
+		return keep, err
+	}
+	return (&charge{quota: m.quota, day: day, id: id}).settle, nil
 }
 
 // AdmitBatch takes the messages of a batch from an upstream's daily quota: all of them, or none. The parameter count is
@@ -150,30 +164,28 @@ func (s *Set) AdmitBatch(ctx context.Context, name string, count int) error {
 	if m == nil {
 		return unknownUpstreamError(name)
 	}
-	_, err := s.admitToQuota(ctx, m, int64(count))
+	if m.quota == nil {
+		return nil
+	}
+	_, err := s.takeFromQuota(ctx, m, int64(count))
 	return err
 }
 
-func (s *Set) admitToQuota(ctx context.Context, m *member, count int64) (giveBack func(), err error) {
-	if m.quota == nil {
-		return func() {}, nil
-	}
+// takeFromQuota takes count messages of the daily quota of m, and returns their day.
+func (s *Set) takeFromQuota(ctx context.Context, m *member, count int64) (day string, err error) {
 	day, left, err := m.quota.takeMessages(ctx, count)
-	switch {
-	case err != nil:
-		return func() {}, err
-	case day == "":
-		s.observe.Limited(m.Name, "dailyQuota")
-		text := "the upstream %s has used its daily quota of %d messages; the next day begins at 00:00 UTC"
-		args := []any{m.Name, m.DailyQuota}
-		if left > 0 {
-			text = "the upstream %s has %d messages left of its daily quota of %d, and this batch has %d"
-			args = []any{m.Name, left, m.DailyQuota, count}
-		}
-		now := s.now().UTC()
-		return func() {}, limitError("dailyQuota", now.Truncate(24*time.Hour).Add(24*time.Hour).Sub(now), text, args...)
+	if err != nil || day != "" {
+		return day, err
 	}
-	return func() { m.quota.giveBack(day, count) }, nil
+	s.observe.Limited(m.Name, "dailyQuota")
+	text := "the upstream %s has used its daily quota of %d messages; the next day begins at 00:00 UTC"
+	args := []any{m.Name, m.DailyQuota}
+	if left > 0 {
+		text = "the upstream %s has %d messages left of its daily quota of %d, and this batch has %d"
+		args = []any{m.Name, left, m.DailyQuota, count}
+	}
+	now := s.now().UTC()
+	return "", limitError("dailyQuota", now.Truncate(24*time.Hour).Add(24*time.Hour).Sub(now), text, args...)
 }
 
 // limitError returns a Limited error. The parameter wait is the time until the limit admits messages again.
