@@ -285,11 +285,12 @@ func (w *world) runSchedules() {
 	w.awaitRest()
 }
 
-// recordChange writes an entry to the audit log.
+// recordChange writes an entry to the audit log, and redacts it.
 func (w *world) recordChange() {
 	log := &audit.Log{Table: w.store.Table, Keep: time.Hour, Now: time.Now, Logger: quietLog}
 	log.Record(w.Context(), audit.Entry{Action: "pause", Subject: "s", Detail: "{}", Function: "write", Status: 200,
 		Principal: "p", KeyID: "k", From: "f", Invocation: "i"})
+	w.must(log.Redact(w.Context(), "s", "/key", "redacted"))
 }
 
 // replayInBulk replays all dead messages of one key.
