@@ -106,7 +106,7 @@ func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 	if t.options, t.refusal = readOptions(f); t.refusal != nil {
 		return t
 	}
-	if t.refusal = checkEncoding(f); t.refusal != nil {
+	if t.refusal = weir.CheckContentEncoding(f.ContentEncoding); t.refusal != nil {
 		return t
 	}
 	if t.options.isBatch() {

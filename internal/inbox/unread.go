@@ -2,12 +2,9 @@ package inbox
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync"
 
 	"weir/internal/storage"
-	"weir/internal/weir"
 )
 
 // maxUnreadRuns is the number of runs that one file can end because storage does not return its content. From then on
@@ -36,15 +33,4 @@ func (u *unreadFiles) countRun(ctx context.Context, f storage.File) int {
 	}
 	u.runs[keyOf(f)]++
 	return u.runs[keyOf(f)]
-}
-
-// checkEncoding returns the reason to reject a file that is stored in another coding than the one that Weir reads; nil =
-// there is none.
-func checkEncoding(f storage.File) error {
-	coding := strings.ToLower(strings.TrimSpace(f.ContentEncoding))
-	if coding == "" || coding == "identity" {
-		return nil
-	}
-	return &weir.Error{Kind: weir.Unsupported, Op: "inbox", Message: fmt.Sprintf(
-		"the file has the Content-Encoding %q: upload it uncompressed, and without this property", f.ContentEncoding)}
 }

@@ -134,17 +134,29 @@ func (c *Consumer) useConnection(ctx context.Context) error {
 	c.cfg.Log.Info("consume: connected", "from", conn.RemoteAddr().String())
 	letters := &deadLetters{exchange: c.cfg.DeadLetterExchange, connect: c.connect, now: c.cfg.Now}
 	defer letters.stopPublishing()
+	guard := newStallGuard(c.cfg.Now, conn.Config.Heartbeat)
+	// The guard watches until the work has ended, which can be some time after the end of ctx.
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		defer panics.Log(c.cfg.Log, "consume: stall guard")
+		if guard.watch(watching) {
+			disconnect(errStalled)
+		}
+	})
+	defer watcher.Wait()
+	defer stopWatching()
 	var queues sync.WaitGroup
 	for _, q := range c.cfg.Queues {
 		queues.Go(func() {
 			defer panics.Log(c.cfg.Log, "consume: queue")
-			c.repeat(connected, q.Name, func() error { return c.consumeQueue(connected, conn, q, letters) })
+			c.repeat(connected, q.Name, func() error { return c.consumeQueue(connected, conn, guard, q, letters) })
 		})
 	}
 	select {
 	case reason := <-lost:
 		disconnect(asError(reason))
-	case <-ctx.Done():
+	case <-connected.Done(): // the process stops, or has stood still
 	}
 	queues.Wait()
 	closing := conn.CloseDeadline(time.Now().Add(closeTimeout)) // an error means that the connection is lost
@@ -184,7 +196,8 @@ func (c *Consumer) connect(ctx context.Context) (*amqp.Connection, error) {
 
 // consumeQueue consumes one queue until its channel is lost or ctx ends. The argument ctx ends when the process stops,
 // or when the connection is lost.
-func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, q Queue, letters *deadLetters) error {
+func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, guard *stallGuard, q Queue,
+	letters *deadLetters) error {
 	ch, err := conn.Channel()
 	if err != nil {
 		return err
@@ -208,7 +221,7 @@ func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, q Qu
 	// lost, the work ends at once.
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
-	w := &worker{consumer: c, queue: q, letters: letters, keys: map[string][]*task{}}
+	w := &worker{consumer: c, queue: q, guard: guard, letters: letters, keys: map[string][]*task{}}
 	for {
 		select {
 		case d, isOpen := <-deliveries:
@@ -220,7 +233,7 @@ func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, q Qu
 			return w.abandon(stopWork, fmt.Errorf("the broker ended the consumer: the queue %s was removed, or moved",
 				q.Name))
 		case <-ctx.Done():
-			if !conn.IsClosed() {
+			if !conn.IsClosed() && guard.isIntact() {
 				w.stopInOrder(stopWork)
 				return nil
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,10 +25,15 @@ const (
 	refusedAtHeader = "x-weir-refused-at" // time in the form of RFC 3339
 )
 
-// All headers of a message must fit into one frame, which has at most 128 KiB.
+// The properties and headers of a message must fit into one frame. If they do not, the broker closes the connection, so
+// a dead letter would be published again and again, and its delivery would stay unacknowledged for good. A broker can
+// have a frame_max below the usual 128 KiB, but none below 4 KiB.
 const (
-	maxProblemsBytes = 32 << 10 // limit for problemsHeader
-	maxHeaderBytes   = 64 << 10 // limit for the message's own headers
+	usualFrame        = 128 << 10
+	maxProblemsBytes  = 32 << 10 // limit for problemsHeader
+	maxHeaderBytes    = 64 << 10 // limit for the message's own headers
+	maxErrorBytes     = 1 << 10  // limit for errorHeader
+	smallestErrorText = 128      // what is always left of errorHeader
 )
 
 // confirmTimeout bounds the wait for the broker's confirmation. It does not apply while the broker blocks the
@@ -69,7 +75,7 @@ func (l *deadLetters) publishLetter(ctx context.Context, queue string, d *amqp.D
 	conn := l.conn
 	// If the broker reads nothing, a write ends only when the connection is closed.
 	defer context.AfterFunc(ctx, func() { conn.CloseDeadline(time.Now()) })()
-	letter := newDeadLetter(queue, d, reason, l.now())
+	letter := newDeadLetter(queue, d, reason, l.now(), conn.Config.FrameSize)
 	confirmed, err := l.channel.PublishWithDeferredConfirmWithContext(ctx, l.exchange, d.RoutingKey, true, false,
 		letter)
 	if err != nil {
@@ -144,21 +150,46 @@ func (l *deadLetters) closeConnection() {
 	l.conn, l.channel = nil, nil
 }
 
-// newDeadLetter returns a copy of a refused delivery with the reason in its headers. It omits two properties: user_id,
-// which the broker would compare with the user of Weir's connection, and expiration, which would make the dead letter
-// expire. It also omits the delivery's own headers if they are invalid or larger than maxHeaderBytes.
-func newDeadLetter(queue string, d *amqp.Delivery, reason error, now time.Time) amqp.Publishing {
-	headers := amqp.Table{}
-	if estimateSize(d.Headers) <= maxHeaderBytes && d.Headers.Validate() == nil {
-		maps.Copy(headers, d.Headers)
-	}
-	headers[errorHeader] = safeMessage(reason)
-	headers[problemsHeader] = encodeProblems(reason)
-	headers[queueHeader] = queue
-	headers[refusedAtHeader] = now.UTC().Format(time.RFC3339Nano)
-	return amqp.Publishing{Headers: headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding,
+// newDeadLetter returns a copy of a refused delivery with the reason in its headers, for a connection whose frames have
+// up to frameSize bytes; 0 or less = usualFrame. It omits two properties: user_id, which the broker would compare with
+// the user of Weir's connection, and expiration, which would make the dead letter expire. It also omits the delivery's
+// own headers if they are invalid, larger than maxHeaderBytes, or too large for the rest of the frame.
+func newDeadLetter(queue string, d *amqp.Delivery, reason error, now time.Time, frameSize int) amqp.Publishing {
+	letter := amqp.Publishing{ContentType: d.ContentType, ContentEncoding: d.ContentEncoding,
 		DeliveryMode: amqp.Persistent, Priority: d.Priority, CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo,
 		MessageId: d.MessageId, Timestamp: d.Timestamp, Type: d.Type, AppId: d.AppId, Body: d.Body}
+	if frameSize <= 0 {
+		frameSize = usualFrame
+	}
+	added := amqp.Table{queueHeader: queue, refusedAtHeader: now.UTC().Format(time.RFC3339Nano), errorHeader: "",
+		problemsHeader: ""}
+	left := frameSize - estimateProperties(&letter) - estimateSize(added)
+	added[errorHeader] = truncate(safeMessage(reason), min(maxErrorBytes, max(left/4, smallestErrorText)))
+	left -= len(added[errorHeader].(string))
+	added[problemsHeader] = encodeProblems(reason, min(maxProblemsBytes, left/2))
+	left -= len(added[problemsHeader].(string))
+
+	letter.Headers = amqp.Table{}
+	if estimateSize(d.Headers) <= min(maxHeaderBytes, left) && d.Headers.Validate() == nil {
+		maps.Copy(letter.Headers, d.Headers)
+	}
+	maps.Copy(letter.Headers, added)
+	return letter
+}
+
+// estimateProperties returns an upper bound for the bytes of a message's properties in a frame, without its headers.
+func estimateProperties(p *amqp.Publishing) int {
+	const fixed = 64 // frame, class, size and flags, and the properties that are numbers
+	return fixed + len(p.ContentType) + len(p.ContentEncoding) + len(p.CorrelationId) + len(p.ReplyTo) +
+		len(p.MessageId) + len(p.Type) + len(p.AppId)
+}
+
+// truncate cuts a text to at most limit bytes.
+func truncate(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:max(limit-len("…"), 0)], "") + "…"
 }
 
 // safeMessage returns the text of an error for the publisher. The text of an error other than *weir.Error can have
@@ -172,15 +203,14 @@ func safeMessage(err error) string {
 }
 
 // encodeProblems returns the problems of an error as JSON. If the error has no problems, the text from safeMessage is
-// the only problem. While the JSON is larger than maxProblemsBytes, encodeProblems drops the second half of the
-// problems.
-func encodeProblems(err error) string {
+// the only problem. While the JSON is larger than limit, encodeProblems drops the second half of the problems.
+func encodeProblems(err error, limit int) string {
 	problems := []weir.Problem{{Message: safeMessage(err)}}
 	if e := (*weir.Error)(nil); errors.As(err, &e) && len(e.Problems) > 0 {
 		problems = e.Problems
 	}
 	for ; len(problems) > 0; problems = problems[:len(problems)/2] {
-		if text, err := json.Marshal(problems); err == nil && len(text) <= maxProblemsBytes {
+		if text, err := json.Marshal(problems); err == nil && len(text) <= limit {
 			return string(text)
 		}
 	}

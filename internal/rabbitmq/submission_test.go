@@ -213,7 +213,7 @@ func TestValidate_RefusesForGood(t *testing.T) {
 				if err == nil || !filing.IsRefusal(err) || weir.KindOf(err) != c.kind {
 					t.Fatalf("got %v (kind %d), want a refusal of the kind %d", err, weir.KindOf(err), c.kind)
 				}
-				if text := safeMessage(err) + encodeProblems(err); !strings.Contains(text, c.want) {
+				if text := safeMessage(err) + encodeProblems(err, maxProblemsBytes); !strings.Contains(text, c.want) {
 					t.Errorf("got %s, want %q in it", text, c.want)
 				}
 			})

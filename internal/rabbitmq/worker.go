@@ -30,6 +30,7 @@ const (
 type worker struct {
 	consumer *Consumer
 	queue    Queue
+	guard    *stallGuard
 	letters  *deadLetters
 	tasks    sync.WaitGroup
 
@@ -126,11 +127,14 @@ func (w *worker) fileMessage(ctx context.Context, t *task) {
 	c := w.consumer
 	var filed lane.Receipt
 	err := retry.Policy{First: firstRefile, Max: maxRefile, Spread: 0.5,
-		IsTransient: func(err error) bool { return !filing.IsRefusal(err) },
+		IsTransient: func(err error) bool { return !filing.IsRefusal(err) && !errors.Is(err, errStalled) },
 		BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
 			w.reportNotFiled(err)
 			return pause, true
 		}}.Do(ctx, func() (err error) {
+		if !w.guard.isIntact() {
+			return errStalled // useConnection leaves the connection, and the broker repeats the delivery
+		}
 		limited, cancel := context.WithTimeout(ctx, fileTimeout)
 		defer cancel()
 		// A panic is no refusal, so the message is tried again, and its key waits.

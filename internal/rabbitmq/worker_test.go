@@ -82,7 +82,8 @@ func newWorkerRig(t *testing.T, file fileFunc) *workerRig {
 		defer mu.Unlock()
 		r.woken = append(r.woken, lane)
 	}
-	r.worker = &worker{consumer: c, queue: articles, letters: &deadLetters{}, keys: map[string][]*task{}}
+	r.worker = &worker{consumer: c, queue: articles, guard: newStallGuard(c.cfg.Now, 10*time.Second),
+		letters: &deadLetters{}, keys: map[string][]*task{}}
 	return r
 }
 
@@ -237,12 +238,35 @@ func TestWorker_LeavesADeliveryWhoseValidationPanics(t *testing.T) {
 	}
 }
 
+// A broker can allow smaller frames than usual. Weir keeps as much of the letter as fits.
+func TestNewDeadLetter_FitsIntoASmallFrame(t *testing.T) {
+	t.Parallel()
+	problems := slices.Repeat([]weir.Problem{{Path: "./x", Rule: "required", Message: strings.Repeat("m", 100)}}, 2000)
+	long := strings.Repeat("p", 255)
+	for frame, keepsHeader := range map[int]bool{4 << 10: false, 8 << 10: true, 64 << 10: true, 128 << 10: true} {
+		d := newDelivery(amqp.Table{"own": strings.Repeat("h", 1000)})
+		d.ContentType, d.ContentEncoding, d.CorrelationId, d.ReplyTo, d.MessageId, d.Type, d.AppId = long, long, long,
+			long, long, long, long
+		letter := newDeadLetter(long, d, &weir.Error{Kind: weir.Invalid, Message: strings.Repeat("é", 3000),
+			Problems: problems}, testNow, frame)
+		if size := estimateSize(letter.Headers) + estimateProperties(&letter); size > frame {
+			t.Errorf("frames of %d bytes: the letter takes %d", frame, size)
+		}
+		text, _ := letter.Headers[errorHeader].(string)
+		if hasHeader := letter.Headers["own"] != nil; hasHeader != keepsHeader || !strings.HasPrefix(text, "éé") ||
+			!strings.HasPrefix(letter.Headers[problemsHeader].(string), "[") {
+			t.Errorf("frames of %d bytes: got %v, want the reason, the problems, and the own header: %v", frame,
+				letter.Headers, keepsHeader)
+		}
+	}
+}
+
 func TestNewDeadLetter_FitsIntoAFrame(t *testing.T) {
 	t.Parallel()
 	problems := slices.Repeat([]weir.Problem{{Path: "./x", Rule: "required", Message: strings.Repeat("m", 100)}}, 2000)
 	d := newDelivery(amqp.Table{"large": strings.Repeat("h", 80<<10), "nested": amqp.Table{"list": []any{[]byte("x")}}})
 	d.Expiration, d.UserId, d.RoutingKey = "5", "somebody", "r"
-	letter := newDeadLetter("q", d, &weir.Error{Kind: weir.Invalid, Message: "broken", Problems: problems}, testNow)
+	letter := newDeadLetter("q", d, &weir.Error{Kind: weir.Invalid, Message: "broken", Problems: problems}, testNow, 0)
 	if size := estimateSize(letter.Headers); size > 128<<10-4096 || letter.Headers["large"] != nil {
 		t.Errorf("the headers take %d bytes and have the message's own: %t; want less than a frame, without the "+
 			"message's own headers", size, letter.Headers["large"] != nil)
