@@ -131,7 +131,7 @@ func (s *slot) startProcess() {
 		w.dice.newSource(p.name+" recur"))
 	p.process = &tickets.Function{Drainer: p.drainer, Holder: p.drainer, Tickets: p.bell, Lanes: w.lanes,
 		Lease: w.lease, Now: p.now, Logger: discardLog}
-	p.poison = &poison.Function{Tickets: p.bell, Lanes: w.lanes, Logger: discardLog}
+	p.poison = &poison.Function{Tickets: p.bell, Lanes: w.lanes, Observer: ignorePoisoned{}, Logger: discardLog}
 	p.notify = p.newNotifier()
 	p.store.Notifier = p.notify
 	p.carrier = p.bulkCarrier()
@@ -425,3 +425,9 @@ func (s *slot) endSlot(context.Context) {
 		p.bell.Wait(context.Background())
 	}
 }
+
+// ignorePoisoned is a poison.Observer that counts nothing.
+type ignorePoisoned struct{}
+
+// Poisoned implements poison.Observer.
+func (ignorePoisoned) Poisoned() {}
