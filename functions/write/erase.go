@@ -53,8 +53,9 @@ func (f *Erase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // eraseMessage redacts the audit log, removes the message's file, and then erases the message. The redaction needs the
-// ordering key, which an erased message no longer has. Because the message is erased last, a repeated request can still
-// do all steps after an error.
+// ordering key, which an erased message no longer has, so the message is erased after it. Then eraseMessage looks for a
+// file again: a collector can have written it meanwhile, and any collector that writes it later sees that the message
+// is erased. After an error, a repeated request does all steps that are left.
 func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
@@ -72,13 +73,26 @@ func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 			return weir.Status{}, err
 		}
 	}
-	if f.Files != nil {
-		if err := f.Files.EraseMessage(r.Context(), before.Message.Public().String()); err != nil {
-			return weir.Status{}, &weir.Error{Kind: weir.Unavailable, Op: "erase",
-				Message: "the files of the message cannot be removed at the moment; try again", Err: err}
-		}
+	if err := f.removeFile(r.Context(), before.Message); err != nil {
+		return weir.Status{}, err
 	}
-	return f.Log.Erase(r.Context(), id)
+	erased, err := f.Log.Erase(r.Context(), id)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	return erased, f.removeFile(r.Context(), before.Message)
+}
+
+// removeFile removes the file of a message from the archive, if there is one.
+func (f *Erase) removeFile(ctx context.Context, m weir.Message) error {
+	if f.Files == nil {
+		return nil
+	}
+	if err := f.Files.EraseMessage(ctx, m.Public().String()); err != nil {
+		return &weir.Error{Kind: weir.Unavailable, Op: "erase",
+			Message: "the files of the message cannot be removed at the moment; try again", Err: err}
+	}
+	return nil
 }
 
 // redactAudit redacts the entries of a message. Their subject is the id with which a client asked for the change: the

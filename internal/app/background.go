@@ -134,8 +134,8 @@ func (r *running) newInbox() *inbox.Collector {
 		Inbox: r.account.Inbox(), Accepted: r.account.Accepted(), Rejected: r.account.Rejected(),
 		Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
 		Filer:   r.newFiler(tracedAppender{r.appender, r.instruments.export}, r.upstreams),
-		Batches: r.batches, CanSplit: len(r.contracts.SplitPaths()) > 0, MaxBody: int64(r.settings.MaxBody),
-		Quiet: time.Duration(s.Quiet), Folders: s.inboxFolders(), RefusesOthers: s.Others == refuseOthers,
+		Batches: r.batches, Messages: r.store.Messages(), CanSplit: len(r.contracts.SplitPaths()) > 0,
+		MaxBody: int64(r.settings.MaxBody), Quiet: time.Duration(s.Quiet), Folders: s.inboxFolders(), RefusesOthers: s.Others == refuseOthers,
 		Retention: time.Duration(s.retentionOrDefault()),
 		Wake:      r.wakeFiled, Refused: submissions{r.instruments, history.WayFile}.Refused, Now: time.Now, Logger: r.log,
 	})

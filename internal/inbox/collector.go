@@ -26,6 +26,11 @@ type Batches interface {
 	Accept(ctx context.Context, s batch.Spec, body io.Reader) (wire.Batch, error)
 }
 
+// Messages reads the state of a message. Status returns NotFound if there is no such message; see lane.Messages.
+type Messages interface {
+	Status(ctx context.Context, id weir.ID) (weir.Status, error)
+}
+
 // Config configures a Collector. All fields are required, except Quiet, Folders and RefusesOthers.
 type Config struct {
 	Inbox, Accepted, Rejected storage.Files
@@ -33,6 +38,7 @@ type Config struct {
 	Lease                     time.Duration // length of the lease; 15 to 60 s
 	Filer                     *filing.Filer
 	Batches                   Batches
+	Messages                  Messages
 	CanSplit                  bool  // the settings have a contract that splits documents into parts
 	MaxBody                   int64 // largest size of a message, in bytes
 	// Quiet is the time for which a file must be unchanged before it is taken. An append blob or a page blob must be

@@ -264,6 +264,107 @@ func TestRemoveExpired_AndEraseMessage(t *testing.T) {
 	})
 }
 
+// A process dies after it has appended the message of a file, and before it has copied the file. The message is erased.
+// The next run finds the message by its idempotency key. It removes the file from the inbox without a copy.
+func TestCollect_OfAFileWhoseMessageWasErased(t *testing.T) {
+	simulateInbox(t, func(w *world) {
+		w.dropAs("person.xml", "", map[string]string{"weir_deliver_after": "1h"}, newArticle("/person/1", 1))
+		w.collectWithoutCopies()
+		w.eraseOnlyMessage(w.startProcess())
+		next := w.startProcess()
+		defer next.stopProcess()
+		time.Sleep(time.Minute)
+		copies := 0
+		next.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Port == "files" && c.Op == "Write" {
+				copies++
+			}
+			return storagetest.Fault{}
+		})
+		next.takeFiles()
+		w.checkNames("accepted", w.accepted)
+		w.checkNames("inbox", w.inbox)
+		if copies != 0 {
+			t.Errorf("got %d copies of the erased content, want none", copies)
+		}
+	})
+}
+
+// The message is erased at any moment while a collector copies its file. The copy must not outlive the erasure.
+func TestCollect_WhileTheMessageIsErased(t *testing.T) {
+	for _, point := range []string{"before the copy", "after the copy", "after the file was taken"} {
+		t.Run(point, func(t *testing.T) {
+			simulateInbox(t, func(w *world) {
+				w.dropAs("person.xml", "", map[string]string{"weir_deliver_after": "1h"}, newArticle("/person/1", 1))
+				w.collectWithoutCopies()
+				eraser, next := w.startProcess(), w.startProcess()
+				defer next.stopProcess()
+				isErased := false
+				erase := func() {
+					if !isErased {
+						isErased = true
+						w.eraseOnlyMessage(eraser)
+					}
+				}
+				next.faults.Set(func(c storagetest.Call) storagetest.Fault {
+					switch {
+					case point == "before the copy" && c.Port == "files" && c.Op == "Write",
+						point == "after the copy" && len(w.namesIn(w.accepted)) > 0:
+						erase()
+					}
+					return storagetest.Fault{}
+				})
+				time.Sleep(time.Minute)
+				next.takeFiles()
+				erase()
+				if names := w.namesIn(w.accepted); len(names) > 0 {
+					t.Errorf("erased %s: got the files %q, want none", point, names)
+				}
+			})
+		})
+	}
+}
+
+// collectWithoutCopies takes the files of the inbox with a process that cannot write into the archive.
+func (w *world) collectWithoutCopies() {
+	w.Helper()
+	p := w.startProcess()
+	defer p.stopProcess()
+	p.faults.Set(func(c storagetest.Call) storagetest.Fault {
+		if c.Port == "files" && c.Op == "Write" {
+			return storagetest.Fault{Kind: storagetest.FailBefore}
+		}
+		return storagetest.Fault{}
+	})
+	if err := p.Collect(w.Context()); err == nil {
+		w.Fatal("got no error without an archive")
+	}
+}
+
+// eraseOnlyMessage cancels the only message, and erases it as functions/write does. It stops the process.
+func (w *world) eraseOnlyMessage(p *process) {
+	w.Helper()
+	defer p.stopProcess()
+	messages := w.lanes.Messages()
+	if len(messages) != 1 {
+		w.Fatalf("got %d messages, want 1", len(messages))
+	}
+	id := messages[0].Public()
+	_, err := w.lanes.Store.Requests().Cancel(w.Context(), id)
+	for _, step := range []func() error{
+		func() error { return p.EraseMessage(w.Context(), id.String()) },
+		func() error { _, err := w.lanes.Store.Requests().Erase(w.Context(), id); return err },
+		func() error { return p.EraseMessage(w.Context(), id.String()) },
+	} {
+		if err == nil {
+			err = step()
+		}
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
 func TestFinishBatch_OfAFileThatRetentionRemoved(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess()

@@ -92,6 +92,7 @@ func (w *world) startProcess(changes ...func(*inbox.Config)) *process {
 		}})
 	cfg := inbox.Config{Inbox: p.faults.Files(w.inbox), Accepted: p.faults.Files(w.accepted),
 		Rejected: p.faults.Files(w.rejected), Leases: leases, Lease: leaseLength, Filer: filer, Batches: p.batches,
+		Messages: store.Messages(),
 		CanSplit: len(w.set.SplitPaths()) > 0, MaxBody: maxBody, Retention: retention, Wake: w.calls.CountWake,
 		Refused: w.calls.CountRefusal, Now: time.Now, Logger: lanetest.Quiet}
 	for _, change := range changes {

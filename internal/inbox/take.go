@@ -258,15 +258,45 @@ func (c *Collector) fileMessage(ctx context.Context, t *task) error {
 		c.Wake(filed.Message.ID.Lane)
 	}
 	id := filed.Message.Public().String()
-	err = writePauses.Do(ctx, func() error {
-		return c.archiveFile(ctx, c.Accepted, messageName(id, t.file), t.file, bytes.NewReader(body))
-	})
-	if err != nil {
+	if err := c.archiveMessage(ctx, filed, t.file, body); err != nil {
 		return err
 	}
 	c.Logger.Debug("inbox: accepted", "subject", shortName(t.file.Name), "message_id", id, "lane",
 		filed.Message.ID.Lane, "seq", filed.Message.ID.Seq, "stage", string(filed.Stage))
 	return c.removeTaken(ctx, t.file)
+}
+
+// archiveMessage copies the file of a message to the accepted files, except if the message was erased: an earlier run
+// can have appended the message and ended before it made the copy. An erasure removes the copy after it has erased the
+// message. So if the erasure comes between the first check and the copy, the second check finds it; and if it comes after
+// the second check, the erasure finds the copy.
+func (c *Collector) archiveMessage(ctx context.Context, filed lane.Receipt, f storage.File, body []byte) error {
+	id := filed.Message.Public()
+	if filed.Duplicate {
+		if isErased, err := c.isErased(ctx, id); err != nil || isErased {
+			return err
+		}
+	}
+	err := writePauses.Do(ctx, func() error {
+		return c.archiveFile(ctx, c.Accepted, messageName(id.String(), f), f, bytes.NewReader(body))
+	})
+	if err != nil {
+		return err
+	}
+	isErased, err := c.isErased(ctx, id)
+	if err == nil && isErased {
+		err = c.EraseMessage(ctx, id.String())
+	}
+	return err
+}
+
+// isErased reports whether a message was erased.
+func (c *Collector) isErased(ctx context.Context, id weir.ID) (bool, error) {
+	st, err := c.Messages.Status(ctx, id)
+	if weir.KindOf(err) == weir.NotFound {
+		return false, nil // retention has removed the message
+	}
+	return err == nil && !st.ErasedAt.IsZero(), err
 }
 
 // fileBatch copies the file of a batch to the accepted files, and then accepts the batch. The copy must come first:
