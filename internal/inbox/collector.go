@@ -62,9 +62,12 @@ const (
 	emptyQuiet = time.Hour
 	// runLimit is the longest time of a run. It is shorter than the minute between two sweeps.
 	runLimit = 50 * time.Second
-	// maxTaken is the largest number of files that a run takes. A run stops listing the inbox after it has found
-	// maxListed ready files.
+	// maxTaken is the largest number of files that a run takes. A run keeps the maxListed oldest files of the inbox in
+	// memory. If there are more, it lists the inbox for maxListing at most, so that half of the run is left for the files.
 	maxTaken, maxListed = 5000, 20_000
+	maxListing          = runLimit / 2
+	// postponedTurn is the time after which a postponed batch comes first.
+	postponedTurn = 10 * time.Minute
 )
 
 // CollectSoon tries at most busyTries times, with a pause of busyPause between two tries.
@@ -84,17 +87,17 @@ type Collector struct {
 	unread unreadFiles
 
 	mu sync.Mutex
-	// postponed has the keyOf of each batch that was not accepted before the end of a run. Later runs take these
-	// batches after all other files. Otherwise a batch that needs more time than a run has would delay other files
-	// forever.
-	postponed map[string]bool
+	// postponed has, by the keyOf, when each batch was postponed, because it was not accepted before the end of a run.
+	// Later runs take these batches after all other files; see sortByTurn. Otherwise a batch that needs more time than a
+	// run has would delay other files forever.
+	postponed map[string]time.Time
 }
 
 // New returns a Collector.
 func New(cfg Config) *Collector {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Collector{Config: cfg, ctx: ctx, cancel: cancel, turn: make(chan struct{}, 1), postponed: map[string]bool{},
-		rests: rests{until: map[string]time.Time{}}, unread: unreadFiles{runs: map[string]int{}}}
+	return &Collector{Config: cfg, ctx: ctx, cancel: cancel, turn: make(chan struct{}, 1),
+		postponed: map[string]time.Time{}, rests: rests{until: map[string]time.Time{}}, unread: unreadFiles{runs: map[string]int{}}}
 }
 
 // Collect takes files until the inbox has no ready file, or until the limits of a run are reached. If another process
@@ -160,14 +163,14 @@ func (c *Collector) isEmpty(ctx context.Context) (bool, error) {
 func (c *Collector) takeAll(ctx context.Context) error {
 	tried := map[string]bool{}
 	for len(tried) < maxTaken {
-		files, err := c.listReady(ctx, tried)
-		if err == nil && len(files) == 0 && c.awaitRest(ctx) {
+		windows, err := c.listReady(ctx, tried)
+		if err == nil && len(windows) == 0 && c.awaitRest(ctx) {
 			continue
 		}
-		if err != nil || len(files) == 0 {
+		if err != nil || len(windows) == 0 {
 			return c.ignoreEnd(ctx, err)
 		}
-		for window := range slices.Values(cutWindows(files[:min(len(files), maxTaken-len(tried))])) {
+		for _, window := range windows {
 			if err := c.takeWindow(ctx, window); err != nil {
 				return c.ignoreEnd(ctx, err)
 			}
@@ -193,33 +196,53 @@ func (c *Collector) ignoreEnd(ctx context.Context, err error) error {
 func (c *Collector) postponeBatch(f storage.File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.postponed[keyOf(f)] = true
+	c.postponed[keyOf(f)] = c.Now()
 	c.Logger.Warn("inbox: batch not accepted before the run ended, postponed", "subject", shortName(f.Name))
 }
 
-// sortByTurn sorts files in the order in which a run takes them: oldest first, and postponed batches last. It forgets
-// postponed batches that are not among the files.
-func (c *Collector) sortByTurn(files []storage.File) {
+// sortByTurn sorts files in the order in which a run takes them: oldest first, and postponed batches last. But a batch
+// that was postponed for postponedTurn comes first: while each run has more files than it can take, the batch would
+// never have its turn. sortByTurn forgets postponed batches that are not among the files. It returns the number of
+// batches that come first.
+func (c *Collector) sortByTurn(files []storage.File) (overdue int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	postponed, turns := map[string]bool{}, map[string]int{} // turns is by file name; 1 = postponed, 0 = not postponed
+	postponed, turns := map[string]time.Time{}, map[string]int{} // turns is by file name; -1 = first, 1 = last
 	for _, f := range files {
-		if key := keyOf(f); c.postponed[key] {
-			postponed[key], turns[f.Name] = true, 1
+		since, isPostponed := c.postponed[keyOf(f)]
+		if !isPostponed {
+			continue
+		}
+		postponed[keyOf(f)], turns[f.Name] = since, 1
+		if c.Now().Sub(since) >= postponedTurn {
+			turns[f.Name] = -1
+			overdue++
 		}
 	}
 	slices.SortStableFunc(files, func(a, b storage.File) int {
-		return cmp.Or(turns[a.Name]-turns[b.Name], a.ModifiedAt.Compare(b.ModifiedAt), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(turns[a.Name]-turns[b.Name], compareAge(a, b))
 	})
 	c.postponed = postponed
+	return overdue
 }
 
-// listReady returns the ready files, in the order of sortByTurn. It leaves out the files that this run has tried, and
-// the files of upstreams that have used up a limit.
-func (c *Collector) listReady(ctx context.Context, tried map[string]bool) ([]storage.File, error) {
-	c.rests.begin(c.Now())
+// compareAge orders files by their last change, and files of the same moment by their names.
+func compareAge(a, b storage.File) int {
+	return cmp.Or(a.ModifiedAt.Compare(b.ModifiedAt), cmp.Compare(a.Name, b.Name))
+}
+
+// listReady returns the oldest ready files, cut into windows, in the order of sortByTurn. It leaves out the files that
+// this run has tried, and the files of upstreams that have used up a limit.
+//
+// Storage lists files by name. So listReady lists the whole inbox, and keeps the oldest: an older file of a key could
+// otherwise come after a newer one whose name sorts before. Only beyond maxListed ready files does listReady stop after
+// maxListing.
+func (c *Collector) listReady(ctx context.Context, tried map[string]bool) (windows [][]storage.File, err error) {
+	began := c.Now()
+	c.rests.begin(began)
 	var ready []storage.File
-	for marker, more := "", true; more && len(ready) < maxListed; more = marker != "" {
+	isLarge := false // more than maxListed files are ready
+	for marker, more := "", true; more; more = marker != "" {
 		page, err := c.Inbox.List(ctx, "", marker)
 		if err != nil {
 			return nil, err
@@ -229,10 +252,32 @@ func (c *Collector) listReady(ctx context.Context, tried map[string]bool) ([]sto
 				ready = append(ready, f)
 			}
 		}
+		if len(ready) > 2*maxListed {
+			ready, isLarge = keepOldest(ready), true
+		}
+		if isLarge && c.Now().Sub(began) > maxListing {
+			break
+		}
 		marker = page.Next
 	}
-	c.sortByTurn(ready)
-	return ready, nil
+	ready = keepOldest(ready)
+	overdue := c.sortByTurn(ready)
+	for _, f := range ready[:overdue] { // each alone, so that reading other files takes no time from it
+		windows = append(windows, []storage.File{f})
+	}
+	if ready = ready[overdue:]; len(ready) > 0 {
+		windows = append(windows, cutWindows(ready[:min(len(ready), max(maxTaken-len(tried), 1))])...)
+	}
+	return windows, nil
+}
+
+// keepOldest returns the oldest maxListed files.
+func keepOldest(files []storage.File) []storage.File {
+	if len(files) <= maxListed {
+		return files
+	}
+	slices.SortFunc(files, compareAge)
+	return files[:maxListed]
 }
 
 // temporarySuffixes are the endings that SFTP clients give to the name of a file until its upload is complete.
