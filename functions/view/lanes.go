@@ -126,6 +126,9 @@ func describeLane(l *overview.Lane) wire.Lane {
 		Pauses:    wire.NewPauses(l.Pauses),
 		NextDueAt: l.NextDue, LastError: l.LastError, LastErrorAt: l.LastErrorAt,
 	}
+	for _, m := range l.Missing {
+		out.MissingContracts = append(out.MissingContracts, wire.MissingContract(m))
+	}
 	if !l.OldestAt.IsZero() {
 		out.OldestSeconds = toSeconds(max(l.At.Sub(l.OldestAt), 0))
 	}

@@ -39,6 +39,13 @@ var rules = [
     expression: 'max by (lane) (weir_lane_paused{by="cms"}) == 1'
   }
   {
+    name: 'WeirContractMissing'
+    severity: 1
+    for: 'PT5M'
+    runbook: 'a-contract-is-missing'
+    expression: 'max by (lane, contract) (weir_lane_missing_contract_messages) > 0'
+  }
+  {
     name: 'WeirNothingDelivered'
     severity: 1
     for: 'PT5M'

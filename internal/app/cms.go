@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/cms"
 	"weir/internal/contract"
+	"weir/internal/lane"
 	"weir/internal/signin"
 	"weir/internal/steps"
 	"weir/internal/weir"
@@ -134,6 +135,9 @@ func (a *App) newStepsSender() (sender, error) {
 	}
 	return sender, nil
 }
+
+// contractNames returns the names of the contracts in the settings, for readers of stored messages.
+func (a *App) contractNames() *lane.Contracts { return lane.NewContracts(a.contracts.FormerNames()) }
 
 func (s *Settings) contractDefinitions() []contract.Definition {
 	var definitions []contract.Definition

@@ -90,7 +90,7 @@ func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	checks := []func(context.Context) Finding{d.diagnoseTable, d.diagnoseSchedules, d.diagnoseQueues,
+	checks := []func(context.Context) Finding{d.diagnoseTable, d.diagnoseMessages, d.diagnoseSchedules, d.diagnoseQueues,
 		d.diagnoseBlobs, d.diagnoseClock}
 	if d.settings.Intake.Files != nil {
 		checks = append(checks, d.diagnoseInbox)

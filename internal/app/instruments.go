@@ -67,7 +67,11 @@ func (i *instruments) Poisoned() {
 func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Time) {
 	_, byOperator := c.LanePause(now)
 	closed, _, _ := i.calendar.At(now)
-	i.metrics.Saw(number, telemetry.LaneView{Waiting: c.WaitingCount(), Oldest: oldest,
+	missing := map[string]int64{}
+	for _, m := range c.MissingContracts() {
+		missing[m.Contract] = m.Messages
+	}
+	i.metrics.Saw(number, telemetry.LaneView{Waiting: c.WaitingCount(), Oldest: oldest, Missing: missing,
 		Paused: map[string]bool{"operator": byOperator, "calendar": closed, "cms": c.Tail.PausedUntil.After(now)}})
 }
 

@@ -194,12 +194,12 @@ func (s *pageSource) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.
 	}
 	e := lane.Entry{}
 	e.Message = m
-	remembered, err := s.store.DeliveryState().ReadRemembered(ctx, m.ID.Lane, e.RememberedKey())
+	remembered, err := s.store.DeliveryState().ReadRememberedFor(ctx, m.ID.Lane, &e)
 	if err != nil {
 		return trial.Trial{}, err
 	}
 	runner := s.newTrialRunner(false, nil, nil)
-	return runner.RunTrial(ctx, weir.Delivery{Message: &m, Attempt: st.AttemptCount + 1, RememberedID: remembered},
+	return runner.RunTrial(ctx, weir.Delivery{Message: &m, Attempt: st.AttemptCount + 1, RememberedID: remembered.ID},
 		trial.Answers{}), nil
 }
 

@@ -41,7 +41,7 @@ func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Sto
 // awaitStore.
 func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, error) {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
-		Now: time.Now, SettleTime: a.settings.settleTime()}
+		Now: time.Now, SettleTime: a.settings.settleTime(), Contracts: a.contractNames()}
 	err := store.Open(ctx)
 	if errors.Is(err, storage.ErrGone) {
 		a.log.Info("handler: no table found, so storage is new or its table was removed; the table is made")
@@ -65,7 +65,7 @@ func (a *App) PrepareStorage(ctx context.Context) error { return a.account.Ensur
 // nothing: if there is no table, or no record of the number of lanes, it returns an error.
 func (a *App) CompareLanes(ctx context.Context, print func(verify.Report) error) error {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
-		Now: time.Now, SettleTime: a.settings.settleTime()}
+		Now: time.Now, SettleTime: a.settings.settleTime(), Contracts: a.contractNames()}
 	_, err := epochs.Read(ctx, store.Table) // before Open, because Open would create a missing record
 	switch {
 	case errors.Is(err, storage.ErrGone):

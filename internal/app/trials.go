@@ -163,7 +163,7 @@ func describeRefusal(m *weir.Message, problems []weir.Problem, err error) trial.
 func (a *App) newTrialRunner(isLive bool, variables map[string]string,
 	record func(string, trial.Answer)) *trial.Runner {
 	r := &trial.Runner{Sender: a.sender, Now: time.Now, Record: record, SignsIn: a.settings.Delivery.SignIn.isSet(),
-		Secrets: trial.Secrets{Hide: a.newTrialMask(variables),
+		HasContract: a.contractNames().Has, Secrets: trial.Secrets{Hide: a.newTrialMask(variables),
 			Headers: slices.Collect(maps.Keys(a.settings.Delivery.Headers))}}
 	if base, err := url.Parse(a.settings.Delivery.URL); err == nil {
 		for name := range base.Query() {

@@ -174,6 +174,9 @@ func (a *apiCommand) printPlan(plan remote.Answer[wire.JobPlan]) error {
 	if p.Refused > 0 {
 		text += fmt.Sprintf(" %d would be refused (--force replays them).", p.Refused)
 	}
+	if p.MissingContract > 0 {
+		text += fmt.Sprintf(" %d would wait, because weir.yaml lacks their contract.", p.MissingContract)
+	}
 	if took := time.Duration(p.EstimatedSeconds * float64(time.Second)).Round(time.Second); took > 0 {
 		text += fmt.Sprintf(" The replay would take %s.", took)
 	}

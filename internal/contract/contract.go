@@ -79,6 +79,7 @@ func New(defs []Definition, limits Limits) (*Set, error) {
 			found = append(found, fmt.Sprintf("root %q is taken by an earlier contract", def.Root))
 		}
 		names[def.Name], roots[def.Root] = true, true
+		found = append(found, listWrongFormerNames(defs, i)...)
 		for _, p := range found {
 			problems = append(problems, fmt.Errorf("contracts[%d] %q: %s", i, def.Name, p))
 		}
@@ -108,6 +109,15 @@ func (l Limits) orDefaults() Limits {
 		l.Now = time.Now
 	}
 	return l
+}
+
+// FormerNames returns the former names of each contract, by its name.
+func (s *Set) FormerNames() map[string][]string {
+	names := map[string][]string{}
+	for _, c := range s.contracts {
+		names[c.def.Name] = c.def.Formerly
+	}
+	return names
 }
 
 // SuccessRules returns, by contract name, the regular expression that the body of a 2xx answer must match. The map

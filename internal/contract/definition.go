@@ -16,12 +16,14 @@ import (
 
 // Definition is one contract in weir.yaml.
 type Definition struct {
-	Name      string `yaml:"name"`
-	Root      string `yaml:"root"`      // root's local name (any namespace), or {uri}local; {}local = no namespace
-	Key       string `yaml:"key"`       // path to the ordering key; empty = all messages of the contract have one key
-	Version   string `yaml:"version"`   // path to the version; empty = none
-	DeliverAt string `yaml:"deliverAt"` // path to the due time; empty = none
-	Split     string `yaml:"split"`     // path of the parts, for a batch that gives no path itself; empty = none
+	Name string `yaml:"name"`
+	// Formerly has names that the contract had before. Messages stored with such a name are messages of this contract.
+	Formerly  []string `yaml:"formerly"`
+	Root      string   `yaml:"root"`      // root's local name (any namespace), or {uri}local; {}local = no namespace
+	Key       string   `yaml:"key"`       // path to the ordering key; empty = all messages of the contract have one key
+	Version   string   `yaml:"version"`   // path to the version; empty = none
+	DeliverAt string   `yaml:"deliverAt"` // path to the due time; empty = none
+	Split     string   `yaml:"split"`     // path of the parts, for a batch that gives no path itself; empty = none
 	// If Supersede is true, Weir writes only the newest of several waiting versions of a key. Supersede needs Key and
 	// Version.
 	Supersede bool `yaml:"supersede"`
@@ -89,6 +91,33 @@ func (c *compiledContract) listMissedRoots() (problems []string) {
 	}
 	for _, p := range c.secret {
 		check("redact", p)
+	}
+	return problems
+}
+
+// listWrongFormerNames returns the problems of the former names of the contract defs[i]. Each stored name must lead to
+// one contract.
+func listWrongFormerNames(defs []Definition, i int) (problems []string) {
+	for j, name := range defs[i].Formerly {
+		for k, other := range defs {
+			switch {
+			case name == "":
+				problems = append(problems, fmt.Sprintf("formerly[%d] is empty", j))
+			case k == i && other.Name == name:
+				problems = append(problems, fmt.Sprintf("formerly[%d] is the name of this contract", j))
+			case other.Name == name:
+				problems = append(problems, fmt.Sprintf("formerly[%d]: there is a contract %q", j, name))
+			case k < i && slices.Contains(other.Formerly, name):
+				problems = append(problems, fmt.Sprintf("formerly[%d]: contract %q was formerly %q, too", j, other.Name,
+					name))
+			default:
+				continue
+			}
+			break
+		}
+		if slices.Contains(defs[i].Formerly[:j], name) {
+			problems = append(problems, fmt.Sprintf("formerly[%d]: %q is listed twice", j, name))
+		}
 	}
 	return problems
 }

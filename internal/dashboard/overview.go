@@ -50,14 +50,15 @@ type overviewView struct {
 	Totals    wire.Counts
 	Balanced  bool
 	Oldest    time.Time
-	Rate1     float64     // sum over the lanes whose rate is known
-	Rate15    float64     // sum over the lanes whose rate is known
-	RateFrom  time.Time   // start of the minute of Rate1; zero = not known
-	RateUntil time.Time   // end of the minute of Rate1; zero = not known
-	Since     int64       // number of messages that finished after RateUntil; see addSince
-	Paused    []wire.Lane // lanes that are paused as a whole
-	ByPeople  []wire.Lane // the lanes of Paused that an operator paused
-	KeyPauses int         // number of paused keys
+	Rate1     float64                // sum over the lanes whose rate is known
+	Rate15    float64                // sum over the lanes whose rate is known
+	RateFrom  time.Time              // start of the minute of Rate1; zero = not known
+	RateUntil time.Time              // end of the minute of Rate1; zero = not known
+	Since     int64                  // number of messages that finished after RateUntil; see addSince
+	Paused    []wire.Lane            // lanes that are paused as a whole
+	ByPeople  []wire.Lane            // the lanes of Paused that an operator paused
+	KeyPauses int                    // number of paused keys
+	Missing   []wire.MissingContract // contracts that the settings lack, over all lanes
 	Charts    []chart
 	CMS       health
 	Intake    intake
@@ -129,12 +130,30 @@ func (v *overviewView) addTotals() {
 		if l.PausedBy == "operator" {
 			v.ByPeople = append(v.ByPeople, l)
 		}
+		for _, m := range l.MissingContracts {
+			v.addMissing(m)
+		}
 		for _, pause := range l.Pauses {
 			if pause.Key != "" {
 				v.KeyPauses++
 			}
 		}
 	}
+}
+
+// addMissing adds a missing contract of a lane to that contract of other lanes.
+func (v *overviewView) addMissing(m wire.MissingContract) {
+	for i := range v.Missing {
+		if sum := &v.Missing[i]; sum.Contract == m.Contract {
+			sum.Messages += m.Messages
+			sum.Keys += m.Keys
+			if m.Since.Before(sum.Since) {
+				sum.Since = m.Since
+			}
+			return
+		}
+	}
+	v.Missing = append(v.Missing, m)
 }
 
 // addSince counts the messages that became delivered, dead or superseded after RateUntil. It needs steps of one minute,

@@ -29,6 +29,7 @@ type attempter struct {
 	prefetch   *bodyPrefetch
 	patience   time.Duration // see Config.Patience
 	remembered *rememberedIDs
+	missing    *missingContracts
 	isTrusted  func() bool // reports whether the lease can be trusted now; see lease.Lease.Trusted
 	host       attemptHost
 }
@@ -37,6 +38,7 @@ type attempter struct {
 // reason:
 //   - Too many processes in a row crashed while they sent this message; see crashGuard.
 //   - Storage does not return the message's body; see judgeUnread.
+//   - The message's contract is missing from the settings, and the time to wait for it is over.
 //   - A pause has begun, or the session ends.
 //   - Config.NotAfter has passed.
 //
@@ -48,6 +50,9 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 		return a.rejectUnsent(fmt.Sprintf("processes ended %d times in a row while this message was being delivered, "+
 			"and no attempt came to its end; it need not be the cause", cautiousAfter)), nil
 	}
+	if a.missing.isMissing(e) {
+		return a.rejectUnsent(reasonMissingContract), nil
+	}
 	err := a.prefetch.loadBody(ctx, e)
 	if err != nil {
 		return a.judgeUnread(ctx, e, err)
@@ -55,7 +60,7 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 	if c.lastPos, err = a.history.readLastPos(ctx, e); err != nil {
 		return weir.Result{}, err
 	}
-	if c.rememberedID, err = a.remembered.readID(ctx, e); err != nil {
+	if c.remembered, err = a.remembered.readID(ctx, e); err != nil {
 		return weir.Result{}, err
 	}
 	if err := a.drainer.acquireSlot(ctx); err != nil {
@@ -72,7 +77,7 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "there was no time left for it", StartedAt: a.now()}, nil
 	}
 	sent := make(chan weir.Result, 1)
-	delivery := weir.Delivery{Message: &e.Message, Fence: a.fence, RememberedID: c.rememberedID,
+	delivery := weir.Delivery{Message: &e.Message, Fence: a.fence, RememberedID: c.remembered.ID,
 		Attempt: e.AttemptCount + 1, Since: waitingSince(e)}
 	go func() { sent <- a.sendSafely(ctx, delivery) }()
 	return a.host.moveDueUntil(ctx, e.KeyHash(), sent), nil

@@ -12,11 +12,14 @@ import (
 func (h *requestHandler) forgetVersion(ctx context.Context, r lane.Request, ch *lane.Change) error {
 	key := r.SupersedeKey()
 	latest, err := h.store.DeliveryState().ReadLatestVersion(ctx, h.lane, key)
-	if err != nil || latest.IsZero() {
+	if err != nil {
 		return err
 	}
-	ch.ForgetVersion(key)
 	h.versions.remember(key, lane.LatestVersion{})
+	if latest.IsZero() {
+		return nil
+	}
+	ch.ForgetVersion(key)
 	h.log.Info("drain: version forgotten", "message_id", latest.ID.String(), "fence", h.fence)
 	return nil
 }

@@ -78,6 +78,9 @@ func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState
 			joined.rest = append(slices.Clip(joined.rest), kept)
 		}
 	}
+	if joined.MissingContract != "" { // e may have to be sent before the message whose contract is missing
+		joined.NextAt = limitTime(joined.NextAt, e.Message.DueAt)
+	}
 	joined.isMixed = true
 	joined.HeldCount++
 	return &joined
@@ -103,11 +106,14 @@ func newKeyStates(now func() time.Time, b Backoff) *keyStates {
 	return &keyStates{now: now, backoff: b, byID: map[string]*keyState{}}
 }
 
-// loadBlocks takes over the stored blocks. If the NextAt of a block is too far ahead, a holder with a wrong clock has
-// written the time, and loadBlocks replaces the time by the present time.
-func (ks *keyStates) loadBlocks(stored []lane.KeyBlock) {
+// loadBlocks takes over the stored blocks. It calls adoptMissing for the blocks that wait for a missing contract. If
+// the NextAt of another block is too far ahead, a holder with a wrong clock has written the time, and loadBlocks
+// replaces the time by the present time.
+func (ks *keyStates) loadBlocks(stored []lane.KeyBlock, adoptMissing func(*lane.KeyBlock)) {
 	for _, b := range stored {
-		if ks.backoff.isFarAhead(b.NextAt, ks.now()) {
+		if b.MissingContract != "" {
+			adoptMissing(&b)
+		} else if ks.backoff.isFarAhead(b.NextAt, ks.now()) {
 			b.NextAt = ks.now()
 		}
 		ks.byID[b.ID] = &keyState{KeyBlock: b, isMixed: true}
@@ -185,13 +191,16 @@ func (ks *keyStates) lastParkedAt() time.Time {
 	return limitTime(ks.lastReleasedAt, ks.now().Add(maxSkew))
 }
 
-// firstAhead considers only the blocks that have a LogWaitsFrom. Such a block has a single message, and later log
-// messages of the key wait for the first attempt of that message. firstAhead returns the first such block of each key,
-// by key hash, or nil if there are no such blocks.
+// goesAhead reports whether later log messages of the key wait for the first attempt of the block's single message
+// (onFailure: skip). They do not wait while the message waits for its contract.
+func (k *keyState) goesAhead() bool { return k.LogWaitsFrom != 0 && k.MissingContract == "" }
+
+// firstAhead considers only the blocks that go ahead of the log. It returns the first such block of each key, by key
+// hash, or nil if there are no such blocks.
 func (ks *keyStates) firstAhead() map[string]*keyState {
 	var ahead map[string]*keyState
 	for _, k := range ks.byID {
-		if k.LogWaitsFrom == 0 {
+		if !k.goesAhead() {
 			continue
 		}
 		if ahead == nil {
@@ -208,7 +217,7 @@ func (ks *keyStates) firstAhead() map[string]*keyState {
 func (ks *keyStates) eachFirst(f func(*keyState)) {
 	ahead := ks.firstAhead()
 	for _, k := range ks.byID {
-		if k.LogWaitsFrom == 0 || ahead[k.KeyHash] == k {
+		if !k.goesAhead() || ahead[k.KeyHash] == k {
 			f(k)
 		}
 	}

@@ -57,7 +57,7 @@ func runWithParts(t *testing.T, f func(t *testing.T, p *sessionParts)) {
 		p.guard = &crashGuard{journal: p.journal}
 		p.history = &deliveryHistory{laneScope: p.laneScope,
 			tracked: &trackedKeys{keys: map[string]bool{}}}
-		p.remembered = &rememberedIDs{laneScope: p.laneScope, byKey: map[string]string{}}
+		p.remembered = &rememberedIDs{laneScope: p.laneScope, byKey: map[string]lane.Remembered{}}
 		p.readAhead = &readAhead{store: store, nextRead: 1, dues: &dueCache{}}
 		f(t, p)
 	})

@@ -10,10 +10,10 @@ import (
 
 // candidate is the message that the holder sends next. It is from the log or from a block.
 type candidate struct {
-	entry        *lane.Entry
-	block        *keyState // nil if the message is from the log
-	rememberedID string    // the CMS's id of the key's item; "" = none is known
-	lastPos      string    // position of the key's last recorded delivery; "" = none, or not read; see readLastPos
+	entry      *lane.Entry
+	block      *keyState       // nil if the message is from the log
+	remembered lane.Remembered // the CMS's id of the key's item; zero = none is known
+	lastPos    string          // position of the key's last recorded delivery; "" = none, or not read; see readLastPos
 }
 
 // dueQueue is the part of dueMover that the selector uses.
@@ -34,6 +34,7 @@ type selector struct {
 	breaker   *breaker
 	due       dueQueue
 	versions  *latestVersions
+	missing   *missingContracts
 
 	isLogNext bool // the next choice begins with the log, not with the blocks
 	isFromEnd bool // while attempts fail: the next choice from the log begins at its end
@@ -106,7 +107,8 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 		case waits[key] || s.due.isShut(key) || s.due.awaitsMove(e):
 			passed[key] = true
 			i++
-		case (block != nil || e.Message.Supersede || s.pauses.isKeyPaused(key, now)) && s.journal.isFull():
+		case (block != nil || e.Message.Supersede || s.pauses.isKeyPaused(key, now) || s.missing.isMissing(e)) &&
+			s.journal.isFull():
 			passed[key] = true
 			i++
 		case s.pauses.isKeyPaused(key, now):
@@ -116,6 +118,8 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 			i++
 		case block != nil && e.Seq() >= block.firstLogPos:
 			s.parkBehindBlock(e, block)
+		case s.missing.isMissing(e):
+			s.parkMissing(e)
 		case s.breaker.probedKeys[key] || s.journal.isKeyPending(key) || s.breaker.hadTurn(e, now):
 			passed[key] = true
 			i++
@@ -155,15 +159,36 @@ func (s *selector) parkBehindBlock(e *lane.Entry, k *keyState) {
 func (s *selector) parkPaused(e *lane.Entry) {
 	k := s.keys.byID[e.KeyHash()]
 	if k == nil {
-		k = &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: s.keys.nextParkedAt(),
-			IsUntried: true}}
-		if e.Message.Skip {
-			// Retries of this message delay no other message. But later messages of the key wait for the first
-			// attempt of this message.
-			k.LogWaitsFrom, k.IsParked = e.Seq(), true
-		}
-		s.keys.byID[k.ID] = k
+		k = s.openParked(e)
+		k.NextAt = s.keys.nextParkedAt()
 	}
+	s.parkInOrder(e, k)
+}
+
+// parkMissing moves a message whose contract is missing from the log into its key's block, so that other keys go on.
+func (s *selector) parkMissing(e *lane.Entry) {
+	k := s.keys.byID[e.KeyHash()]
+	if k == nil {
+		k = s.openParked(e)
+		s.missing.hold(&k.KeyBlock, e)
+	}
+	s.parkInOrder(e, k)
+}
+
+// openParked opens the block of a message that is parked.
+func (s *selector) openParked(e *lane.Entry) *keyState {
+	k := &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), IsUntried: true}}
+	if e.Message.Skip {
+		// Retries of this message delay no other message. But later messages of the key wait for the first attempt of
+		// this message.
+		k.LogWaitsFrom, k.IsParked = e.Seq(), true
+	}
+	s.keys.byID[k.ID] = k
+	return k
+}
+
+// parkInOrder moves a message from the log into a block, in which later messages of its key may be held already.
+func (s *selector) parkInOrder(e *lane.Entry, k *keyState) {
 	// After the change is written, the holder reads the queue from storage, because isMixed is true. In storage the
 	// queue has the right order.
 	k.firstLogPos, k.isMixed = 0, true
@@ -179,7 +204,7 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 			return (k.IsUntried || !isResting) && !s.breaker.probedKeys[k.KeyHash] &&
 				!s.journal.isKeyPending(k.KeyHash) &&
 				!s.due.isShut(k.KeyHash) && !s.pauses.isKeyPaused(k.KeyHash, now) &&
-				(k.LogWaitsFrom == 0 || ahead[k.KeyHash] == k) && s.isLogDone(k)
+				(!k.goesAhead() || ahead[k.KeyHash] == k) && s.isLogDone(k)
 		})
 		if k == nil {
 			return nil, nil
@@ -188,10 +213,29 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read held message: %w", err)
 		}
+		if e != nil && s.missing.isMissing(e) {
+			if s.holdForContract(k, e) {
+				continue
+			}
+			return &candidate{entry: e, block: k}, nil // it waited for its contract for long enough
+		}
 		if e != nil && s.isSendableNow(k, e) {
+			k.MissingContract, k.MissingSince = "", time.Time{}
 			return &candidate{entry: e, block: k}, nil
 		}
 	}
+}
+
+// holdForContract makes a block wait for the contract of its first message, and reports whether the message still
+// waits.
+func (s *selector) holdForContract(k *keyState, e *lane.Entry) bool {
+	if !s.missing.hold(&k.KeyBlock, e) {
+		return false
+	}
+	ch := &lane.Change{}
+	ch.SaveBlock(k.KeyBlock)
+	s.journal.record(ch, false)
+	return true
 }
 
 // isSendableNow is called when a block's time has come. It reports whether the block's first message can be sent. The
@@ -243,7 +287,7 @@ func (s *selector) readFirstHeld(ctx context.Context, k *keyState) (*lane.Entry,
 	}
 	k.firstLogPos = held[0].AfterLog()
 	e, err := s.store.ReadMessage(ctx, s.lane, held[0].Seq)
-	if err != nil || !e.Message.Supersede {
+	if err != nil || !e.Message.Supersede || s.missing.isMissing(e) {
 		return e, err
 	}
 	return s.newestHeld(ctx, k, e)

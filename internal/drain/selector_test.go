@@ -53,7 +53,8 @@ func newTestSelector(logKeys ...string) (*selector, *fakeDue) {
 	}
 	return &selector{laneScope: scope, journal: newTestJournal(), readAhead: ahead, keys: newKeyStates(now, Backoff{}),
 		pauses: &operatorPauses{keyUntil: map[string]time.Time{}}, breaker: newTestBreaker(), due: due,
-		versions: &latestVersions{byKey: map[string]lane.LatestVersion{}}}, due
+		versions: &latestVersions{byKey: map[string]lane.LatestVersion{}},
+		missing:  &missingContracts{laneScope: laneScope{store: &lane.Store{}, now: now}, patience: time.Hour}}, due
 }
 
 // addBlock adds a block with the held message e, which waits until the time "at".

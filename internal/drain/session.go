@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -34,6 +35,7 @@ type session struct {
 	prober    *prober
 	attempter *attempter
 	outcomes  *outcomeRecorder
+	missing   *missingContracts
 
 	isLoaded     bool   // load has succeeded, so saveProgress saves correct values
 	interruption string // see recordInterruption; empty = storage has not ended the session
@@ -54,19 +56,20 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	s.readAhead = &readAhead{store: scope.store, lane: scope.lane, appends: t.appends,
 		nextRead: tail.Cursor, dues: &s.due.cache}
 	versions := &latestVersions{store: scope.store, lane: scope.lane, byKey: map[string]lane.LatestVersion{}}
-	remembered := &rememberedIDs{laneScope: scope, isUsedBy: d.Remembers, byKey: map[string]string{}}
+	remembered := &rememberedIDs{laneScope: scope, isUsedBy: d.Remembers, byKey: map[string]lane.Remembered{}}
+	s.missing = &missingContracts{laneScope: scope, patience: cmp.Or(d.Patience, patienceDefault)}
 	guard := &crashGuard{journal: s.journal}
 	history := &deliveryHistory{laneScope: scope}
 	s.requests = &requestHandler{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
 		breaker: s.breaker, guard: guard, history: history, versions: versions,
 		ids: remembered, due: s.due}
 	s.selector = &selector{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
-		pauses: s.pauses, breaker: s.breaker, due: s.due, versions: versions}
+		pauses: s.pauses, breaker: s.breaker, due: s.due, versions: versions, missing: s.missing}
 	s.prober = &prober{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
 		breaker: s.breaker, due: s.due, deferred: map[string]time.Time{}}
 	s.attempter = &attempter{laneScope: scope, drainer: d, guard: guard, history: history,
 		prefetch: &bodyPrefetch{store: scope.store}, patience: t.breaker.patience, remembered: remembered,
-		isTrusted: isTrusted, host: s}
+		missing: s.missing, isTrusted: isTrusted, host: s}
 	s.outcomes = &outcomeRecorder{laneScope: scope, attempts: d.Attempts, backoff: d.Backoff, journal: s.journal,
 		readAhead: s.readAhead, keys: s.keys, breaker: s.breaker, guard: guard, history: history, versions: versions,
 		remembered: remembered}
@@ -93,7 +96,7 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 		if err != nil {
 			return err
 		}
-		s.keys.loadBlocks(blocks)
+		s.keys.loadBlocks(blocks, s.missing.adopt)
 	}
 	if err := s.attempter.history.loadTracked(ctx, t); err != nil {
 		return err
@@ -291,6 +294,7 @@ func (s *session) handOver(ctx context.Context, stopCommits context.CancelFunc) 
 func (s *session) buildHandOver() *lane.Change {
 	ch := &lane.Change{}
 	if s.isLoaded {
+		s.missing.countedAt = time.Time{}
 		s.saveProgress(ch)
 	}
 	ch.UpdateTail(s.attempter.guard.recordHandOver)
@@ -305,7 +309,7 @@ func (s *session) buildHandOver() *lane.Change {
 func (s *session) saveProgress(ch *lane.Change) {
 	cursor, due, untried, handled := s.readAhead.cursorSeq(), s.nextDueAt(), s.nextUntriedAt(), s.requests.handled
 	releasedAt, sentBelow := s.keys.lastReleasedAt, s.due.positions.sentBelow
-	breaker := *s.breaker
+	breaker, missing := *s.breaker, s.missing.list(s.keys)
 	allowedAt := time.Time{}
 	if s.store.Lanes == 1 {
 		allowedAt = s.drainer.spacer.nextAllowedAt()
@@ -313,7 +317,7 @@ func (s *session) saveProgress(ch *lane.Change) {
 	ch.UpdateTail(func(t *lane.Tail) {
 		t.Cursor, t.NextDueAt, t.NextUntriedAt, t.NextAllowedAt, t.RequestsSeen = cursor, due, untried, allowedAt,
 			handled
-		t.LastReleasedAt, t.SentBelow = releasedAt, sentBelow
+		t.LastReleasedAt, t.SentBelow, t.Missing = releasedAt, sentBelow, missing
 		breaker.saveTo(t)
 	})
 }

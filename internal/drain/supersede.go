@@ -36,7 +36,7 @@ func (v *latestVersions) readLatest(ctx context.Context, e *lane.Entry) (lane.La
 	if l, ok := v.byKey[key]; ok {
 		return l, nil
 	}
-	l, err := v.store.DeliveryState().ReadLatestVersion(ctx, v.lane, key)
+	l, err := v.store.DeliveryState().ReadLatestVersionFor(ctx, v.lane, e)
 	if err == nil {
 		v.remember(key, l)
 	}

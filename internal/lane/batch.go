@@ -137,6 +137,9 @@ func (c *Change) SaveBlock(b KeyBlock) {
 	if b.IsUntried {
 		rows.Put(v, rows.IsUntried.Is(true))
 	}
+	if b.MissingContract != "" {
+		rows.Put(v, rows.MissingContract.Is(b.MissingContract), rows.MissingSince.Is(b.MissingSince))
+	}
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.BlockKey(b.ID), Values: v})
 }
 

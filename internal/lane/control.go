@@ -25,6 +25,9 @@ type Control struct {
 	lane    int
 	settle  time.Duration // Store.SettleTime, or longestSettle if the store has none
 	markers []storage.Row
+
+	missing        []MissingContract // those of Tail.Missing that the settings of this process lack, too
+	isContractBack bool              // the settings of this process have another contract of Tail.Missing
 }
 
 // A marker is a row whose key sorts between head and tail. Each reader of the control rows reads the markers with the
@@ -59,6 +62,10 @@ func (h Head) UpdateOp(cells ...rows.Cell) storage.Op {
 	return storage.Op{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: h.ETag, Values: rows.Values(cells...)}
 }
 
+// MissingContracts returns the contracts for which messages of the lane wait, and which the settings of this process
+// lack.
+func (c Control) MissingContracts() []MissingContract { return c.missing }
+
 // WaitingCount returns the number of appended messages, without those that tail counts as final or as moved to the next
 // epoch.
 func (c Control) WaitingCount() int64 { return c.Head.Next - 1 - c.Tail.Counts.Total() }
@@ -68,7 +75,8 @@ func (c Control) HasWork(now time.Time) bool {
 	if c.Tail.IsClosed {
 		return false
 	}
-	return c.Head.Next > c.Tail.Cursor || c.HasRequests() || isDueBy(c.Tail.NextDueAt, now.Add(c.Tail.leadTime()))
+	return c.Head.Next > c.Tail.Cursor || c.HasRequests() || c.isContractBack ||
+		isDueBy(c.Tail.NextDueAt, now.Add(c.Tail.leadTime()))
 }
 
 // HasUntried reports whether the CMS refuses messages, and an untried message may be ready to be sent. The pause for
@@ -168,6 +176,13 @@ func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 		}
 	}
 	c.Tail.Counts.splitDiscarded(c.markers)
+	for _, m := range c.Tail.Missing {
+		if s.Contracts.Has(m.Contract) {
+			c.isContractBack = true
+		} else {
+			c.missing = append(c.missing, m)
+		}
+	}
 	if c.Head.ETag == "" || c.Tail.ETag == "" {
 		return Control{}, &storage.Error{Op: "lane control", Kind: storage.NotFound, Index: -1}
 	}

@@ -106,7 +106,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		ID:       weir.ID{Epoch: s.Epoch, Lane: lane, Seq: seq, Nonce: rows.Nonce.Of(v)},
 		Origin:   originFrom(rows.Origin.Of(v)),
 		Upstream: rows.Upstream.Of(v),
-		Contract: rows.Contract.Of(v), Key: rows.Key.Of(v), Version: rows.Version.Of(v),
+		Contract: s.Contracts.PresentName(rows.Contract.Of(v)), Key: rows.Key.Of(v), Version: rows.Version.Of(v),
 		Supersede: rows.Supersede.Of(v), Skip: rows.Skip.Of(v), ContentType: rows.ContentType.Of(v),
 		TraceParent: rows.TraceParent.Of(v), TraceState: rows.TraceState.Of(v), Callback: rows.Callback.Of(v),
 		DueAt: rows.DueAt.Of(v), AcceptedAt: rows.AcceptedAt.Of(v), Size: int(rows.Size.Of(v)),

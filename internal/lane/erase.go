@@ -319,11 +319,15 @@ func (r *eraser) eraseKeyRows(ctx context.Context) error {
 		id := weir.ID{Epoch: s.Epoch, Lane: Of(e.Message.Key, s.Lanes)}
 		namesMessage := func(v map[string]any) bool { return latestVersionFrom(id, v).ID == public }
 		hasKey := func(v map[string]any) bool { return rows.Key.Of(v) == e.Message.Key }
-		if err := r.eraseKey(ctx, s.rowsOf(id), rows.VersionPrefix+e.SupersedeKey(), namesMessage); err != nil {
-			return err
-		}
-		if err := r.eraseKey(ctx, s.rowsOf(id), rows.RememberedPrefix+e.RememberedKey(), hasKey); err != nil {
-			return err
+		for _, name := range s.Contracts.listNames(e.Message.Contract) {
+			version := supersedeKeyOf(&weir.Message{Key: e.Message.Key, Contract: name})
+			if err := r.eraseKey(ctx, s.rowsOf(id), rows.VersionPrefix+version, namesMessage); err != nil {
+				return err
+			}
+			remembered := rememberedKeyOf(e.Message.Key, name)
+			if err := r.eraseKey(ctx, s.rowsOf(id), rows.RememberedPrefix+remembered, hasKey); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

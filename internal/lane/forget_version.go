@@ -26,8 +26,7 @@ func (w Request) SupersedeKey() string { return strings.TrimPrefix(w.key, forget
 // FindLatestVersion reads the newest delivered version of a key and contract. It returns errors for callers of the API
 // (see APIError).
 func (ms Messages) FindLatestVersion(ctx context.Context, key, contract string) (LatestVersion, error) {
-	l, err := ms.store.DeliveryState().ReadLatestVersion(ctx, Of(key, ms.store.Lanes),
-		supersedeKeyOf(&weir.Message{Key: key, Contract: contract}))
+	l, err := ms.store.DeliveryState().readNewestVersion(ctx, Of(key, ms.store.Lanes), key, contract)
 	if err != nil {
 		return LatestVersion{}, APIError("version", err)
 	}
@@ -40,9 +39,12 @@ func (ms Messages) FindLatestVersion(ctx context.Context, key, contract string) 
 //   - NotFound: no version is remembered.
 //   - Unavailable: the number of lanes is being changed, or it is not known whether the request was stored.
 func (rs Requests) ForgetVersion(ctx context.Context, key, contract string) (LatestVersion, error) {
-	row := forgetKey(supersedeKeyOf(&weir.Message{Key: key, Contract: contract}))
+	var rowKeys []string
+	for _, name := range rs.store.Contracts.listNames(contract) {
+		rowKeys = append(rowKeys, forgetKey(supersedeKeyOf(&weir.Message{Key: key, Contract: name})))
+	}
 	var latest LatestVersion
-	err := rs.requestForgetting(ctx, key, row, "version", func() (bool, error) {
+	err := rs.requestForgetting(ctx, key, rowKeys, "version", func() (bool, error) {
 		found, err := rs.store.Messages().FindLatestVersion(ctx, key, contract)
 		if !found.IsZero() {
 			latest = found
@@ -52,11 +54,12 @@ func (rs Requests) ForgetVersion(ctx context.Context, key, contract string) (Lat
 	return latest, err
 }
 
-// requestForgetting stores a request to forget a version or an id that the lane remembers of a key. row is the row key
-// of the request, and thing is the word for the error message. isKnown reports whether the version or id is still
+// requestForgetting stores requests to forget a version or an id that the lane remembers of a key. rowKeys has the row
+// keys of the requests: one for the contract's present name, and one for each former name, under which the version or
+// id can be stored. thing is the word for the error message. isKnown reports whether the version or id is still
 // remembered.
 func (rs Requests) requestForgetting(
-	ctx context.Context, key, row, thing string, isKnown func() (bool, error),
+	ctx context.Context, key string, rowKeys []string, thing string, isKnown func() (bool, error),
 ) error {
 	isAsked := false
 	return rs.store.changeLane(ctx, Of(key, rs.store.Lanes), func(c Control) ([]storage.Op, error) {
@@ -73,7 +76,11 @@ func (rs Requests) requestForgetting(
 			return nil, SealedError("forget")
 		}
 		isAsked = true
-		return []storage.Op{{Kind: storage.Upsert, Key: row, Values: map[string]any{}}}, nil
+		var ops []storage.Op
+		for _, row := range rowKeys {
+			ops = append(ops, storage.Op{Kind: storage.Upsert, Key: row, Values: map[string]any{}})
+		}
+		return ops, nil
 	})
 }
 

@@ -29,6 +29,11 @@ type KeyBlock struct {
 	// put it into its key's queue. A parked message was taken from the log by the holder while its key was paused.
 	LogWaitsFrom int64
 	IsParked     bool // the single message was parked; LogWaitsFrom is the message's own sequence number
+	// MissingContract is the name of the first held message's contract if the settings of the last holder had no such
+	// contract; "" = they had it, or no holder has read the message. MissingSince is the time at which a holder first
+	// missed the contract.
+	MissingContract string
+	MissingSince    time.Time
 	// ReleasedAt is the time in the position of a released single message (see HeldMessage.ReleasedAt); zero in other
 	// blocks. It orders released messages with the same LogWaitsFrom.
 	ReleasedAt time.Time
@@ -70,7 +75,8 @@ func blockFrom(r storage.Row) KeyBlock {
 		ID: strings.TrimPrefix(r.Key, rows.BlockPrefix), KeyHash: rows.Key.Of(v),
 		NextAt: rows.NextAt.Of(v), HeldCount: rows.HeldCount.Of(v),
 		LogWaitsFrom: rows.LogWaitsFrom.Of(v), IsParked: rows.IsParked.Of(v), ReleasedAt: rows.ReleasedAt.Of(v),
-		IsUntried: rows.IsUntried.Of(v),
+		IsUntried: rows.IsUntried.Of(v), MissingContract: rows.MissingContract.Of(v),
+		MissingSince: rows.MissingSince.Of(v),
 	}
 }
 
@@ -126,6 +132,7 @@ func (ds DeliveryState) ReadHeld(ctx context.Context, lane int, block string, li
 	line := make([]HeldMessage, len(found))
 	for i, r := range found {
 		line[i] = HeldFrom(r)
+		line[i].Contract = ds.store.Contracts.PresentName(line[i].Contract)
 	}
 	return line, nil
 }

@@ -21,6 +21,36 @@ type LatestVersion struct {
 // IsZero reports whether no version is remembered.
 func (l LatestVersion) IsZero() bool { return l.ID.Seq == 0 }
 
+// ReadLatestVersionFor reads the newest delivered version of a message's key and contract, under the present and the
+// former names of the contract. It returns the zero value if none is remembered.
+func (ds DeliveryState) ReadLatestVersionFor(ctx context.Context, lane int, e *Entry) (LatestVersion, error) {
+	return ds.readNewestVersion(ctx, lane, e.Message.Key, e.Message.Contract)
+}
+
+func (ds DeliveryState) readNewestVersion(ctx context.Context, lane int, key, contract string) (LatestVersion, error) {
+	var newest LatestVersion
+	for _, name := range ds.store.Contracts.listNames(contract) {
+		l, err := ds.ReadLatestVersion(ctx, lane, supersedeKeyOf(&weir.Message{Key: key, Contract: name}))
+		if err != nil {
+			return LatestVersion{}, err
+		}
+		if newest.IsZero() || isNewer(l.Version, newest.Version) {
+			newest = l
+		}
+	}
+	return newest, nil
+}
+
+// isNewer reports whether version a is newer than b. A text that is no version counts as the oldest version.
+func isNewer(a, b string) bool {
+	parsed, err := weir.ParseVersion(a)
+	if err != nil {
+		return false
+	}
+	other, err := weir.ParseVersion(b)
+	return err != nil || parsed.Newer(other)
+}
+
 // SupersedeKey returns the hash of the message's key and contract. A message supersedes only messages with the same
 // hash.
 func (e *Entry) SupersedeKey() string { return supersedeKeyOf(&e.Message) }

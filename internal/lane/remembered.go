@@ -42,12 +42,42 @@ func (ds DeliveryState) ReadRemembered(ctx context.Context, lane int, key string
 	return rows.RememberedID.Of(r.Values), err
 }
 
-// SaveRemembered records id as the remembered id of the message's key and contract.
-func (c *Change) SaveRemembered(e *Entry, id string) {
+// Remembered is a remembered id, and the row that has it. The zero value means that no id is remembered.
+type Remembered struct {
+	ID  string // the CMS's id of the item
+	key string // as Entry.RememberedKey returns it, for the name of the contract under which the id is stored
+}
+
+// ReadRememberedFor reads the remembered id of a message's key and contract, under the present and the former names of
+// the contract.
+func (ds DeliveryState) ReadRememberedFor(ctx context.Context, lane int, e *Entry) (Remembered, error) {
+	return ds.findRemembered(ctx, lane, e.Message.Key, e.Message.Contract)
+}
+
+func (ds DeliveryState) findRemembered(ctx context.Context, lane int, key, contract string) (Remembered, error) {
+	for _, name := range ds.store.Contracts.listNames(contract) {
+		row := rememberedKeyOf(key, name)
+		if id, err := ds.ReadRemembered(ctx, lane, row); id != "" || err != nil {
+			return Remembered{id, row}, err
+		}
+	}
+	return Remembered{}, nil
+}
+
+// SaveRemembered records id as the remembered id of the message's key and contract, and returns it. It removes the
+// former id if that is stored under a former name of the contract.
+func (c *Change) SaveRemembered(e *Entry, id string, former Remembered) Remembered {
+	if former.ID != "" && former.key != e.RememberedKey() {
+		c.RemoveRemembered(former.key)
+	}
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.RememberedPrefix + e.RememberedKey(),
 		Values: rows.Values(rows.RememberedID.Is(id), rows.Key.Is(e.Message.Key),
 			rows.Contract.Is(e.Message.Contract))})
+	return Remembered{id, e.RememberedKey()}
 }
+
+// ForgetRemembered removes the row of a remembered id. The row must exist in storage.
+func (c *Change) ForgetRemembered(r Remembered) { c.RemoveRemembered(r.key) }
 
 // RemoveRemembered removes the row of a remembered id. The row must exist in storage. key is a result of
 // Entry.RememberedKey.
@@ -58,11 +88,11 @@ func (c *Change) RemoveRemembered(key string) {
 // FindRemembered reads the remembered id of a key and contract; "" = no id is remembered. It returns errors for callers
 // of the API (see APIError).
 func (ms Messages) FindRemembered(ctx context.Context, key, contract string) (string, error) {
-	id, err := ms.store.DeliveryState().ReadRemembered(ctx, Of(key, ms.store.Lanes), rememberedKeyOf(key, contract))
+	found, err := ms.store.DeliveryState().findRemembered(ctx, Of(key, ms.store.Lanes), key, contract)
 	if err != nil {
 		return "", APIError("remembered", err)
 	}
-	return id, nil
+	return found.ID, nil
 }
 
 // ForgetRemembered asks the holder to forget the remembered id of a key and contract, and returns that id. After
@@ -70,8 +100,11 @@ func (ms Messages) FindRemembered(ctx context.Context, key, contract string) (st
 //   - NotFound: no id is remembered.
 //   - Unavailable: the number of lanes is being changed, or it is not known whether the request was stored.
 func (rs Requests) ForgetRemembered(ctx context.Context, key, contract string) (id string, err error) {
-	row := forgetIDKey(rememberedKeyOf(key, contract))
-	err = rs.requestForgetting(ctx, key, row, "id", func() (bool, error) {
+	var rowKeys []string
+	for _, name := range rs.store.Contracts.listNames(contract) {
+		rowKeys = append(rowKeys, forgetIDKey(rememberedKeyOf(key, name)))
+	}
+	err = rs.requestForgetting(ctx, key, rowKeys, "id", func() (bool, error) {
 		found, err := rs.store.Messages().FindRemembered(ctx, key, contract)
 		if found != "" {
 			id = found

@@ -25,6 +25,8 @@ type Store struct {
 
 	Notifier Notifier // nil = events go to callbacks only
 
+	Contracts *Contracts // the contracts in the settings; nil = every name is that of a contract
+
 	EarlierEpochs []epochs.Epoch // epochs whose lanes can still have messages; oldest first; set by UseEpochRecord
 	recordOrigin  string         // the field Origin of the record that UseEpochRecord adopted
 }

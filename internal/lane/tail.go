@@ -23,6 +23,9 @@ type Tail struct {
 	DueState
 	CMSPause
 	SendLimits
+	// Missing has the contracts that the settings of the last holder lacked, and for which messages wait; nil = none. A
+	// process whose settings have such a contract has work in the lane.
+	Missing []MissingContract
 	HolderReport
 	CrashRecord
 	EpochEnd
@@ -138,6 +141,7 @@ func (t Tail) tailValues() map[string]any {
 		rows.IsOpen.Is(t.IsOpen), rows.Crashes.Is(t.Crashes), rows.InFlightSeq.Is(t.InFlightSeq),
 		rows.InFlightCrashes.Is(t.InFlightCrashes), rows.InFlightFence.Is(t.InFlightFence),
 		rows.IsClosed.Is(t.IsClosed), rows.MovedRecorded.Is(t.MovedRecorded), rows.SentBelow.Is(t.SentBelow),
+		rows.Missing.Is(packMissing(t.Missing)),
 	)
 }
 
@@ -153,6 +157,7 @@ func tailFrom(r storage.Row) Tail {
 		CMSPause: CMSPause{PausedUntil: rows.PausedUntil.Of(v), PauseReason: rows.PauseReason.Of(v),
 			PauseCount: rows.PauseCount.Of(v), RefusingSince: rows.RefusingSince.Of(v),
 			ProbedBelow: rows.ProbedBelow.Of(v)},
+		Missing:      unpackMissing(rows.Missing.Of(v)),
 		SendLimits:   SendLimits{rows.SettleUntil.Of(v), rows.NextAllowedAt.Of(v)},
 		HolderReport: HolderReport{rows.Holder.Of(v), rows.LastError.Of(v), rows.LastErrorAt.Of(v)},
 		CrashRecord: CrashRecord{IsOpen: rows.IsOpen.Of(v), Crashes: rows.Crashes.Of(v),

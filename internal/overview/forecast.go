@@ -2,6 +2,7 @@ package overview
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"weir/internal/lane"
@@ -122,9 +123,13 @@ func (v *forecaster) countInLog(ctx context.Context, held int) error {
 // estimateSendTime returns the time at which the message will probably be sent. It returns the zero time in these
 // cases:
 //   - An operator has to end a pause first.
+//   - The settings lack the contract of the message, or of a message of its key that goes first.
 //   - Other messages are sent first, and the lane's pace is not known.
 //   - The time is after maxYear.
 func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
+	if v.isMissing(v.st) || v.isMissing(v.first) {
+		return time.Time{}
+	}
 	at := laterOf(v.now, laterOf(v.st.NextAttemptAt, v.first.NextAttemptAt))
 	if v.st.Stage == weir.Scheduled {
 		at = laterOf(v.now, v.st.Message.DueAt)
@@ -179,6 +184,11 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
+// isMissing reports whether the settings lack the contract of a message. The zero status has no contract.
+func (v *forecaster) isMissing(st weir.Status) bool {
+	return !st.Message.ID.IsZero() && !v.Store.Contracts.Has(st.Message.Contract)
+}
+
 // describeWait returns Forecast.WaitsFor. If the message waits for several conditions, the text names only one.
 func (v *forecaster) describeWait() string {
 	due := v.st.Message.DueAt
@@ -192,6 +202,11 @@ func (v *forecaster) describeWait() string {
 		return "its key is paused" + describeReason(p.Reason, p.Until)
 	}
 	switch {
+	case v.isMissing(v.first):
+		return fmt.Sprintf("behind %s of its key, whose contract %s is missing from the settings",
+			v.first.Message.Public(), v.first.Message.Contract)
+	case v.isMissing(v.st):
+		return fmt.Sprintf("its contract %s, which is missing from the settings", v.st.Message.Contract)
 	case v.first.NextAttemptAt.After(v.now):
 		return "behind " + v.first.Message.Public().String() + " of its key, which is retried at " +
 			formatTime(v.first.NextAttemptAt)

@@ -33,9 +33,10 @@ type Lane struct {
 	NextDue     time.Time // when the first held or scheduled message can be sent; zero = none, or an operator must act
 	LastError   string    // error of the last attempt that did not deliver its message
 	LastErrorAt time.Time
-	Pauses      []weir.Pause // operators' present pauses of the lane and of its keys
-	PauseCause  PauseCause   // why the lane sends no message; zero = the lane can send messages
-	FoundDown   bool         // the lane paused because of the CMS; no verdict and no operator's resume followed yet
+	Pauses      []weir.Pause           // operators' present pauses of the lane and of its keys
+	PauseCause  PauseCause             // why the lane sends no message; zero = the lane can send messages
+	Missing     []lane.MissingContract // contracts that the settings lack, and for which messages wait
+	FoundDown   bool                   // the lane paused because of the CMS; no verdict and no operator's resume followed yet
 }
 
 // Rate is a number of messages per minute.
@@ -96,6 +97,7 @@ func (o *Overview) readLane(ctx context.Context, number int) (Lane, error) {
 		Held:  c.Tail.IsOpen, Holder: c.Tail.Holder, Fence: c.Tail.Fence, NextDue: c.Tail.DueAt(),
 		LastError: c.Tail.LastError, LastErrorAt: c.Tail.LastErrorAt, Pauses: c.Pauses(now),
 		PauseCause: o.firstPauseCause(c, now), FoundDown: c.Tail.PauseCount > 0,
+		Missing: c.MissingContracts(),
 	}
 	if l.Waiting > 0 {
 		if err := o.countStages(ctx, c, &l); err != nil {

@@ -55,6 +55,9 @@ var (
 	ErrTooLate  = errors.New("the new number of lanes is in force already")
 	ErrPaused   = errors.New("lanes or keys are paused, so that the lanes would not run empty; resume them first")
 	ErrReplays  = errors.New("bulk replays are under way")
+
+	ErrContractMissing = errors.New("messages wait for contracts that the settings lack, so that the lanes would not " +
+		"run empty; put the contracts back, or cancel the messages")
 )
 
 // Run changes the number of lanes to n, or continues an unfinished change to n. It returns nil when the change is
@@ -80,7 +83,9 @@ func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, 
 		return err
 	})
 	if err == nil && meta.Step == epochs.StepNone && meta.Open.Lanes != n {
-		err = c.checkNotPaused(ctx, meta.Open)
+		if err = c.checkNotPaused(ctx, meta.Open); err == nil {
+			err = c.checkNoContractMissing(ctx, meta.Open)
+		}
 	}
 	if err != nil {
 		return epochs.Record{}, err

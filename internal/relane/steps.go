@@ -19,6 +19,32 @@ import (
 // maxPausesNamed is the number of pauses that an error names.
 const maxPausesNamed = 10
 
+// checkNoContractMissing returns ErrContractMissing, with the names in its text, if messages wait for contracts that the
+// settings lack. A change of the number of lanes could not end before these messages are final.
+func (c Resharder) checkNoContractMissing(ctx context.Context, open epochs.Epoch) error {
+	missing := map[string]int64{}
+	for number := range open.Lanes {
+		err := c.retryTransient(ctx, func() error {
+			control, err := c.Store.ForEpoch(open).ReadControl(ctx, number)
+			for _, m := range control.MissingContracts() {
+				missing[m.Contract] += m.Messages
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	text := ErrContractMissing
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		text = fmt.Errorf("%w; contract %q (messages: %d)", text, name, missing[name])
+	}
+	return text
+}
+
 // checkNotPaused returns ErrPaused, with the pauses in its text, if lanes or keys are paused. A change of the number
 // of lanes could not end before all pauses have ended.
 func (c Resharder) checkNotPaused(ctx context.Context, open epochs.Epoch) error {

@@ -58,6 +58,7 @@ type planner struct {
 	first     []deadMessage   // the first maxChecked+1 matching messages
 
 	allChecked bool            // every matching message was checked
+	missing    int64           // matching messages whose contract the settings lack
 	refused    int64           // checked messages whose replay would be refused
 	durations  []time.Duration // durations of the last attempts of the checked messages whose replay is possible
 }
@@ -74,6 +75,9 @@ func (p *planner) countMatching(ctx context.Context) error {
 			if matchesFilter(p.job.Filter, d) {
 				p.count++
 				p.keys[lane.KeyHash(d.Key)] = true
+				if !p.Store.Contracts.Has(d.Contract) {
+					p.missing++
+				}
 				if len(p.first) <= maxChecked {
 					p.first = append(p.first, deadMessage{number, d.Seq, diedAtMicros(d)})
 				}
@@ -125,6 +129,7 @@ func (p *planner) checkMessages(ctx context.Context) error {
 func (p *planner) newPlan() Plan {
 	replayed := p.count - p.refused
 	return Plan{Count: p.count, Complete: p.allListed && p.allChecked, Keys: int64(len(p.keys)), Refused: p.refused,
+		MissingContract:  p.missing,
 		EstimatedSeconds: p.estimateTime(replayed).Round(time.Second).Seconds()}
 }
 

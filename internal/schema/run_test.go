@@ -30,6 +30,7 @@ func (w *world) useEachFeature() {
 	w.replayMessages()
 	w.refuseReplay()
 	w.discardMessage()
+	w.missContract()
 	w.pauseLanes()
 	w.loseCMS()
 	w.runSchedules()
@@ -264,6 +265,21 @@ func (w *world) discardMessage() {
 	w.must(err)
 	w.drainer.Wake(dead.Lane)
 	w.awaitStage(dead, weir.Discarded)
+	w.awaitRest()
+}
+
+// missContract lets a message wait because its contract is missing.
+func (w *world) missContract() {
+	w.stop()
+	w.contracts = lane.NewContracts(map[string][]string{"other": nil})
+	w.start(2)
+	id := w.post(weir.Message{Key: "/missing"})
+	w.awaitTail(id.Lane, "a missing contract", func(t lane.Tail) bool { return len(t.Missing) > 0 })
+	w.stop()
+	w.contracts = nil
+	w.start(2)
+	w.drainer.Wake(id.Lane)
+	w.awaitStage(id, weir.Delivered)
 	w.awaitRest()
 }
 

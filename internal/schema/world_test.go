@@ -64,9 +64,10 @@ type world struct {
 	answer  func(context.Context, weir.Delivery) weir.Result // answers for the CMS; nil = the CMS accepts each message
 	refuses atomic.Bool                                      // true = receivers of events answer 500
 
-	rate       time.Duration // pause between two attempts, for processes that are started later; 0 = none
-	slowList   time.Duration // time that a listing of blobs takes
-	lockedBlob string        // name of a blob that storage refuses to remove; empty = none
+	rate       time.Duration   // pause between two attempts, for processes that are started later; 0 = none
+	slowList   time.Duration   // time that a listing of blobs takes
+	contracts  *lane.Contracts // contracts of processes that are started later; nil = all
+	lockedBlob string          // name of a blob that storage refuses to remove; empty = none
 }
 
 // process is one process of the program, wired as in the handler.
@@ -99,7 +100,7 @@ func newWorld(t *testing.T, r *recorder) *world {
 func (p *process) newStore(lanes int) *lane.Store {
 	return &lane.Store{
 		Table: recordedTable{p.w.account.Table(), p}, Bodies: recordedBlobs{p.w.account.Blobs(), p},
-		Lanes: lanes, Now: time.Now, SettleTime: settleTime, Rand: drawHalf,
+		Lanes: lanes, Now: time.Now, SettleTime: settleTime, Rand: drawHalf, Contracts: p.w.contracts,
 	}
 }
 

@@ -37,6 +37,7 @@ func (c *checker) beginRequest(r *request) {
 	c.checkMoved(l, l.log[r.id.Seq-1], r)
 	c.checkDue(l, l.log[r.id.Seq-1], r)
 	c.checkPaused(l, l.log[r.id.Seq-1], r)
+	c.checkContract(l.log[r.id.Seq-1], r)
 	if r.fence < l.fence { // the sender stalled, or a check above has reported a violation
 		c.counts.LateWriters++
 		return

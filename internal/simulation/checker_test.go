@@ -30,6 +30,7 @@ type counts struct {
 	Replayed, Refused, Edited, Paused, Resumed int
 	Forgotten, Erased, Discarded               int
 	Bulks, BulkReplayed, Blockers              int
+	Flowed, Missing                            int
 	Crowded, Turned, Removed, Kept, Items      int
 	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int
@@ -61,6 +62,7 @@ func (c *counts) addAll(o counts) {
 type filed struct {
 	id        weir.ID
 	key       string
+	contract  string
 	skip      bool
 	edit      bool // the message's contract has supersede, so the message has a version
 	version   weir.Version
@@ -241,6 +243,9 @@ func (c *checker) applyTransaction(p *process, partition string, ops []storage.O
 			if strings.HasPrefix(op.Key, "d_") {
 				c.counts.Packed++
 			}
+			if strings.HasPrefix(op.Key, "b_") && op.Values["MissingSince"] != nil {
+				c.counts.Missing++
+			}
 		}
 	}
 	before := l.last.Tail.Counts
@@ -261,7 +266,7 @@ func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 		edit, _ := v["Supersede"].(bool)
 		body, _ := v["Body"].([]byte)
 		f := &filed{id: weir.ID{Epoch: c.store.Epoch, Lane: number, Seq: int64(len(l.log) + 1), Nonce: text("Nonce")},
-			key: text("Key"), skip: skip, edit: edit, number: -1, body: string(body), idem: text("Idem")}
+			key: text("Key"), contract: text("Contract"), skip: skip, edit: edit, number: -1, body: string(body), idem: text("Idem")}
 		if blob := text("Blob"); blob != "" {
 			f.body = blob
 			c.counts.Blobs++

@@ -310,8 +310,8 @@ func (c *checker) firstBlocks(number int) (first []lane.KeyBlock) {
 	}
 	for i := range blocks {
 		b := &blocks[i]
-		waits := b.LogWaitsFrom != 0 && slices.ContainsFunc(blocks, func(o lane.KeyBlock) bool {
-			return o.LogWaitsFrom != 0 && o.KeyHash == b.KeyHash && o.GoesBefore(b)
+		waits := b.LogWaitsFrom != 0 && b.MissingContract == "" && slices.ContainsFunc(blocks, func(o lane.KeyBlock) bool {
+			return o.LogWaitsFrom != 0 && o.MissingContract == "" && o.KeyHash == b.KeyHash && o.GoesBefore(b)
 		})
 		if !waits {
 			first = append(first, *b)

@@ -80,7 +80,7 @@ var mutants = []mutant{
 	{"pauses are not checked again before a message is sent", "drain/attempter.go", "err != nil || !may {", "err != nil || !may && false {", "paused", ""},
 	{"an old read of the pauses is used", "drain/operator_pauses.go", "return now.Sub(p.askedAt) > maxPausesAge", "return false", "paused", ""},
 	{"a message parked in a pause is overtaken", "drain/selector.go", "k.LogWaitsFrom, k.IsParked = e.Seq(), true", "_ = 0", "order", ""},
-	{"messages parked in a pause have no order", "drain/selector.go", "(k.LogWaitsFrom == 0 || ahead[k.KeyHash]", "(k.LogWaitsFrom >= 0 || ahead[k.KeyHash]", "order", "3000@109"},
+	{"messages parked in a pause have no order", "drain/selector.go", "(!k.goesAhead() || ahead[k.KeyHash]", "(true || ahead[k.KeyHash]", "order", "3000@109"},
 	{"a message put off while its key is refused is overtaken", "lane/key_queue.go", "b.ReleasedAt.Compare(other.ReleasedAt),", "", "order", "3000@109"},
 	{"a forgotten version stays in memory", "drain/forget_version.go", "h.versions.remember(key, lane.LatestVersion{})", "", "forgotten", "3000@38"},
 	{"a request to forget a version is deleted without the change", "drain/forget_version.go", "ch.ForgetVersion(key)", "", "forgotten", ""},
@@ -109,6 +109,10 @@ var mutants = []mutant{
 	{"idempotency keys are left", "lane/retention_remove.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})", "_ = idem", "left", ""},
 	{"retention stops at a row that storage refuses to remove", "lane/retention_remove.go", "t.reportRefused(t.lane, m.seq, err)\n\t\t\treturn nil\n\t\t}\n\t}", "return err\n\t\t}\n\t}", "left", ""},
 	{"retention stops at a body that storage refuses to remove", "lane/retention_remove.go", "|| ctx.Err() != nil {\n\t\t\treturn err", "|| true {\n\t\t\treturn err", "left", ""},
+	{"a message whose contract is missing is sent", "drain/missing_contract.go", "return !m.store.Contracts.Has(e.Message.Contract)", "return false", "contract", ""},
+	{"a contract that came back is not looked for", "lane/control.go", "c.isContractBack = true", "_ = m", "returned", ""},
+	{"a message whose contract is missing holds up its lane", "drain/selector.go", "s.parkMissing(e)\n\t\tcase", "return -1\n\t\tcase", "unfair|stuck", ""},
+	{"versions of a contract are forgotten when it is renamed", "lane/latest_version.go", "range ds.store.Contracts.listNames(contract) {", "range []string{contract} {", "superseded", ""},
 	{"a closed process joins no drain", "drain/drainer.go", "t = d.startedWorkerOf(number)\n\t}", "return Report{State: Idle}\n\t}", "spins", "1@5005301"},
 	{"bodies without a message are left", "lane/retention_forgotten.go", "if info.Marked || len(parts) != 3 {", "if true {", "left", ""},
 }
@@ -164,10 +168,10 @@ var mutantsOfChains = []mutant{
 	{"one Idempotency-Key for two steps", "steps/run.go", "key := req.Header.Get(idempotencyHeader) + \"/\" + st.name", "key := req.Header.Get(idempotencyHeader) + \"/step\"", "key", "30"},
 	{"a replay has the first Idempotency-Key", "cms/cms.go", "if m.Replays == 0 {", "if true {", "content|newest", "60"},
 	{"an attempt runs its chain without end", "steps/run.go", "if r.round > maxAgain {", "if r.round > 1000 {", "endless", "30"},
-	{"a remembered id is not committed", "drain/remembered.go", "ch.SaveRemembered(c.entry, result.RememberedID)", "_ = ch.SaveRemembered", "memory", "30"},
+	{"a remembered id is not committed", "drain/remembered.go", "next = ch.SaveRemembered(c.entry, result.RememberedID, c.remembered)", "next, _ = lane.Remembered{ID: result.RememberedID}, ch.SaveRemembered", "memory", "30"},
 	{"an item that is gone is remembered", "steps/run.go", "\t\t\tr.forgetID()\n", "", "refused|lost", "60"},
 	{"a chain that is run again forgets what it learned", "steps/remember.go", "r.rememberedID, r.learnedID = id, id", "r.learnedID = id", "duplicate", "60"},
-	{"a forgotten id stays in memory", "drain/remembered.go", "\th.ids.keepID(key, \"\")\n", "", "memory", "60"},
+	{"a forgotten id stays in memory", "drain/remembered.go", "\th.ids.keepID(key, lane.Remembered{})\n", "", "memory", "60"},
 	{"an unanswered write has no settle time", "steps/run.go", "if st.isSafe {\n\t\tfailure.Unanswered = false", "if true {\n\t\tfailure.Unanswered = false", "overlap|duplicate", "30"},
 }
 

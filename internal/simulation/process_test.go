@@ -112,8 +112,9 @@ func (s *slot) startProcess() {
 	if err != nil {
 		panic(err) // cannot happen: the settings above are valid
 	}
-	p.store = &lane.Store{Table: p.newTable(""), Bodies: denial.Blobs(timelimit.Blobs(blobPort{p})), Epoch: w.check.store.Epoch,
-		Lanes: w.lanes, Now: p.now, Rand: w.dice.newSource(p.name + " store")}
+	p.store = &lane.Store{Table: p.newTable(""), Bodies: denial.Blobs(timelimit.Blobs(blobPort{p})),
+		Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.newSource(p.name + " store"),
+		Contracts: w.contractsNow()}
 	p.bell = ticket.New(ticket.Config{Queue: timelimit.Queue(queuePort{w.account.Queue("tickets"), p}),
 		Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.newSource(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
@@ -296,6 +297,7 @@ func (p *process) waitForPoll(d time.Duration) {
 func (s *slot) planFaults() {
 	w, name := s.w, fmt.Sprint("slot ", s.number)
 	s.planHost()
+	s.planDeployments()
 	for range w.crashes {
 		s.planAt(name+" crash", func() {
 			s.currentProcess().killProcess()
@@ -339,20 +341,25 @@ func (s *slot) planFaults() {
 			if p.isDead() { // the platform has ended the process
 				return
 			}
-			p.deafen()
-			ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
-			defer cancel()
-			w.trace.addLine("%s stops", p.name)
-			_ = p.runner.Close(ctx)
-			_ = p.carrier.Close(ctx)
-			_ = p.drainer.Close(ctx)
-			_ = p.notify.Close(ctx)
-			_ = p.cleaner.Close(ctx)
-			p.killProcess()
+			p.stopInOrder()
 			s.startProcess()
 			w.check.addCounts(func(c *counts) { c.Stops++ })
 		})
 	}
+}
+
+// stopInOrder ends the process as SIGTERM does.
+func (p *process) stopInOrder() {
+	p.deafen()
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	defer cancel()
+	p.w.trace.addLine("%s stops", p.name)
+	_ = p.runner.Close(ctx)
+	_ = p.carrier.Close(ctx)
+	_ = p.drainer.Close(ctx)
+	_ = p.notify.Close(ctx)
+	_ = p.cleaner.Close(ctx)
+	p.killProcess()
 }
 
 // planOutages causes outages of storage. Each outage cuts all instances off from storage at the same time.
@@ -390,16 +397,21 @@ func (s *slot) planAt(name string, do func()) {
 	when := s.w.dice.drawBetween(name+" when", 0, s.w.trouble)
 	s.plans.Go(func() {
 		time.Sleep(when)
-		select {
-		case s.turn <- struct{}{}:
-		default:
-			s.turn <- struct{}{}
-			// Without this pause, the call would begin in the same nanosecond in which the previous call ended.
-			time.Sleep(s.w.dice.drawBetween(name+" turn", time.Microsecond, time.Millisecond))
-		}
+		s.takeTurn(name)
 		do()
 		<-s.turn
 	})
+}
+
+// takeTurn waits until no other planned call of the slot is under way. The caller receives from s.turn afterwards.
+func (s *slot) takeTurn(name string) {
+	select {
+	case s.turn <- struct{}{}:
+	default:
+		s.turn <- struct{}{}
+		// Without this pause, the call would begin in the same nanosecond in which the previous call ended.
+		time.Sleep(s.w.dice.drawBetween(name+" turn", time.Microsecond, time.Millisecond))
+	}
 }
 
 func (s *slot) currentProcess() *process {

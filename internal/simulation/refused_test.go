@@ -68,12 +68,17 @@ func (w *world) fileRefused(ctx context.Context) bool {
 	return w.awaitRest(ctx)
 }
 
-// fileAll posts n messages, each with a key of its own. The messages have the numbers first, first+1 and so on. fileAll
-// returns when each upstream has its answer or has given up.
+// fileAll posts n messages of the contract "article"; see fileAllOf.
 func (w *world) fileAll(ctx context.Context, first, n int, key string) {
+	w.fileAllOf(ctx, first, n, key, "article")
+}
+
+// fileAllOf posts n messages of a contract, each with a key of its own. The messages have the numbers first, first+1
+// and so on. fileAllOf returns when each upstream has its answer or has given up.
+func (w *world) fileAllOf(ctx context.Context, first, n int, key, contract string) {
 	var filed sync.WaitGroup
 	for i := first; i < first+n; i++ {
-		m := weir.Message{Contract: "article", Key: fmt.Sprint(key, i), ContentType: "application/xml",
+		m := weir.Message{Contract: contract, Key: fmt.Sprint(key, i), ContentType: "application/xml",
 			Body: w.newBody(i)}
 		s := &submission{number: i, key: m.Key, idem: fmt.Sprint("idem", i), message: m}
 		w.check.expectSubmission(s)

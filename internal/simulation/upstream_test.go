@@ -163,6 +163,7 @@ func (p *process) receiveMessage(ctx context.Context, name string, m weir.Messag
 // postOnce makes one HTTP request that posts a message.
 func (w *world) postOnce(ctx context.Context, p *process, name string, s *submission) (lane.Receipt, error) {
 	m := s.message
+	m.Contract = p.store.Contracts.PresentName(m.Contract)
 	m.TraceState = w.posts.beginPost(name)
 	r, err := askWithin(ctx, p, name, w.patienceFor(name),
 		func(ctx context.Context) (lane.Receipt, error) { return p.receiveMessage(ctx, name, m, s.idem) })

@@ -74,6 +74,7 @@ type settings struct {
 	refusedRow            int              // sequence number of a row of lane 0 that storage never removes; -1 = none
 	refusesBody           bool             // storage refuses to remove one body
 
+	missing missing  // see missing_test.go
 	hosting hosting  // see host_test.go
 	sizes   sizes    // see sizes_test.go
 	leaving leaving  // see moves_test.go
@@ -126,6 +127,7 @@ func drawSettings(d *dice) settings {
 	}
 	s.drawSteps(d)
 	s.drawBlocking(d)
+	s.drawMissing(d)
 	return s
 }
 
@@ -347,7 +349,7 @@ func (w *world) liveThrough(ctx context.Context) {
 	}
 	w.quiet = time.Now()
 	w.check.checkAtRest(ctx, w.awaitRest(ctx) && w.fileRefused(ctx) && w.fileBlocker(ctx) &&
-		w.fileLast(ctx))
+		w.fileMissing(ctx) && w.fileLast(ctx))
 	w.letDaysPass(ctx)
 	w.endWorld(ctx)
 }

@@ -15,6 +15,8 @@ type LaneView struct {
 	Waiting int64           // number of messages that are not final
 	Oldest  time.Time       // when the oldest waiting message could first be sent; zero = none waits, or not known
 	Paused  map[string]bool // whether the lane is paused, by cause: operator, calendar, cms
+	// Missing has the number of messages that wait for a contract that the settings lack, by the contract's name.
+	Missing map[string]int64
 }
 
 // stale is the age above which the view of a lane is not shown. Without this limit, an instance that can no longer read
@@ -65,13 +67,15 @@ var (
 	waitingDesc = laneDesc("waiting", "Messages of the lane that are not final, as this instance last read them.")
 	oldestDesc  = laneDesc("oldest_age_seconds",
 		"For how long the lane's oldest message could have been delivered; 0 when none waits.")
-	pausedDesc = laneDesc("paused", "1 while the lane is paused, by the cause of the pause.", "by")
-	heldDesc   = laneDesc("held_by_this_instance", "1 while this instance drains the lane.")
+	pausedDesc  = laneDesc("paused", "1 while the lane is paused, by the cause of the pause.", "by")
+	missingDesc = laneDesc("missing_contract_messages",
+		"Messages of the lane that wait because the settings lack their contract.", "contract")
+	heldDesc = laneDesc("held_by_this_instance", "1 while this instance drains the lane.")
 )
 
 // Describe implements prometheus.Collector.
 func (l *lanes) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{waitingDesc, oldestDesc, pausedDesc, heldDesc} {
+	for _, d := range []*prometheus.Desc{waitingDesc, oldestDesc, pausedDesc, missingDesc, heldDesc} {
 		out <- d
 	}
 }
@@ -93,6 +97,9 @@ func (l *lanes) Collect(out chan<- prometheus.Metric) {
 		gauge(oldestDesc, ageSeconds(seen.Oldest, now), name)
 		for _, by := range pausers {
 			gauge(pausedDesc, boolValue(seen.Paused[by]), name, by)
+		}
+		for contract, messages := range seen.Missing {
+			gauge(missingDesc, float64(messages), name, contract)
 		}
 	}
 	for number, isOwned := range l.isOwned {

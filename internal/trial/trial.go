@@ -33,6 +33,7 @@ const (
 	Open        Verdict = "open"        // the answer to a request is missing
 	Refused     Verdict = "refused"     // the contract would refuse the message
 	CutOff      Verdict = "cut off"     // the caller ended the trial
+	Waits       Verdict = "waits"       // no request is made, because the settings lack the message's contract
 )
 
 // Trial is the record of one attempt.
@@ -93,6 +94,9 @@ type Runner struct {
 	Secrets Secrets                     // secrets of the settings
 	Now     func() time.Time            // measures the time until the CMS answers
 	Record  func(step string, a Answer) // is called after the trial with each answer of the CMS; nil = no call
+	// HasContract reports whether the settings have the contract of a message; nil = they have each one. Weir makes no
+	// request for a message whose contract is missing.
+	HasContract func(name string) bool
 }
 
 // maxAnswer limits the bytes of a CMS's answer that the trial shows.
@@ -124,6 +128,11 @@ func (r *Runner) RunTrial(ctx context.Context, d weir.Delivery, answers Answers)
 	m := d.Message
 	a := &attempt{Runner: r, ctx: ctx, answers: maps.Clone(answers.Steps),
 		trial: Trial{Contract: m.Contract, Key: m.Key, Version: m.Version, DueAt: m.DueAt, SignedIn: r.SignsIn}}
+	if r.HasContract != nil && !r.HasContract(m.Contract) {
+		a.trial.Verdict = Waits
+		a.trial.Reason = "the settings lack its contract " + m.Contract + ", so no request is made, and the message waits"
+		return a.trial
+	}
 	if a.answers == nil {
 		a.answers = map[string][]Answer{}
 	}

@@ -61,4 +61,6 @@ type JobPlan struct {
 	EstimatedSeconds float64 `json:"estimatedSeconds"` // estimated duration of the bulk replay
 	Keys             int64   `json:"keys"`             // number of different keys of the messages that match
 	Refused          int64   `json:"refused"`          // those of Count whose replay would be refused; see Job.Refused
+	// MissingContract is the number of those of Count whose contract the settings lack. After a replay they wait.
+	MissingContract int64 `json:"missingContract,omitempty"`
 }

@@ -56,7 +56,17 @@ type Lane struct {
 	PausedUntil time.Time `json:"pausedUntil,omitzero"`
 	PauseReason string    `json:"pauseReason,omitempty"`
 	Pauses      []Pause   `json:"pauses"` // operators' pauses of the lane and of its keys
-	NextDueAt   time.Time `json:"nextDueAt,omitzero"`
-	LastError   string    `json:"lastError,omitempty"` // error of the last attempt that did not deliver
-	LastErrorAt time.Time `json:"lastErrorAt,omitzero"`
+	// MissingContracts has the contracts that the settings lack, and for which messages of the lane wait.
+	MissingContracts []MissingContract `json:"missingContracts,omitempty"`
+	NextDueAt        time.Time         `json:"nextDueAt,omitzero"`
+	LastError        string            `json:"lastError,omitempty"` // error of the last attempt that did not deliver
+	LastErrorAt      time.Time         `json:"lastErrorAt,omitzero"`
+}
+
+// MissingContract is a contract that the settings lack, and for which messages of a lane wait.
+type MissingContract struct {
+	Contract string    `json:"contract"`
+	Since    time.Time `json:"since"`    // time at which a process first missed the contract
+	Messages int64     `json:"messages"` // number of messages that wait, with those behind them in the lines of their keys
+	Keys     int64     `json:"keys"`     // number of ordering keys of these messages
 }

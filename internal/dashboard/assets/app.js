@@ -434,6 +434,7 @@
     const left = a.count - a.refused, go = form.querySelector("[data-after-dry]");
     let text = (a.complete === false ? "At least " : "") + few(a.count, "message", "messages") + " of " + few(a.keys, "key", "keys") + (a.count === 1 ? " matches." : " match.");
     if (a.refused) text += "\n" + a.refused + " of them would be refused: a later one of the key was delivered.";
+    if (a.missingContract) text += "\n" + a.missingContract + " of them would wait, because weir.yaml lacks their contract.";
     if (!left && a.refused) text += "\nNone is left to replay. Tick Force to replay them anyway.";
     if (left) text += "\nTo replay " + few(left, "message", "messages") + " takes about " + estimate(a.estimatedSeconds) + ".";
     show(form, text, false);

@@ -107,6 +107,7 @@ const (
 	IsClosed        Bool = "Closed"
 	MovedRecorded   Bool = "Booked"
 	SentBelow       Int  = "Taken"
+	Missing         Text = "Missing" // JSON: contracts that the holder's settings lack, and messages that wait for them
 )
 
 // Discarded is the only column of the row !sums: the number of discarded messages.
@@ -120,6 +121,9 @@ const (
 	IsParked     Bool = "Shelved"
 	ReleasedAt   Time = "Placed"
 	IsUntried    Bool = "Untried"
+
+	MissingContract Text = "Missing"
+	MissingSince    Time = "MissingSince"
 )
 
 // Columns of a held message, r_. Their meanings are in lane.HeldMessage.

@@ -61,7 +61,7 @@ func (p *BackwardScan) ReadDead(ctx context.Context) ([]DeadRow, error) {
 	}
 	dead := make([]DeadRow, len(found))
 	for i, r := range found {
-		if dead[len(found)-1-i], err = deadFrom(r); err != nil {
+		if dead[len(found)-1-i], err = (Reader{Store: p.store}).deadFrom(r); err != nil {
 			return nil, err
 		}
 	}

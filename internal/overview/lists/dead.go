@@ -30,7 +30,7 @@ func (l Reader) ReadDead(ctx context.Context, number int, behind int64, limit in
 		return nil, false, err
 	}
 	for _, r := range page.Rows {
-		d, err := deadFrom(r)
+		d, err := l.deadFrom(r)
 		if err != nil {
 			return nil, false, err
 		}
@@ -39,13 +39,13 @@ func (l Reader) ReadDead(ctx context.Context, number int, behind int64, limit in
 	return found, page.More, nil
 }
 
-func deadFrom(r storage.Row) (DeadRow, error) {
+func (l Reader) deadFrom(r storage.Row) (DeadRow, error) {
 	seq, err := rows.ParseSeq(r.Key[len(rows.DeadPrefix):])
 	v := r.Values
 	pos := rows.OrderPos.Of(v)
 	if pos == "" {
 		pos = rows.SeqPos(seq)
 	}
-	return DeadRow{Seq: seq, OrderPos: pos, Key: rows.Key.Of(v), Contract: rows.Contract.Of(v),
+	return DeadRow{Seq: seq, OrderPos: pos, Key: rows.Key.Of(v), Contract: l.Store.Contracts.PresentName(rows.Contract.Of(v)),
 		DiedAt: rows.DiedAt.Of(v), Reason: rows.Reason.Of(v), CMSStatus: int(rows.CMSStatus.Of(v))}, err
 }

@@ -185,6 +185,10 @@ func pausedFor(c lane.Control, now time.Time) (until time.Time, reason string) {
 		return c.Tail.PausedUntil, "the CMS is unavailable (" + c.Tail.PauseReason + ")"
 	}
 	pauses := c.Pauses(now)
+	if missing := c.MissingContracts(); len(pauses) == 0 && len(missing) > 0 {
+		return c.Tail.NextDueAt, fmt.Sprintf("the settings lack the contract %q, for which messages wait: put it back, "+
+			"or cancel them", missing[0].Contract)
+	}
 	if len(pauses) == 0 {
 		return time.Time{}, ""
 	}
