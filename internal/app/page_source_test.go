@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/contract"
 	"weir/internal/lane"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
@@ -68,6 +69,16 @@ func TestPageSource_Try(t *testing.T) {
 		strings.Contains(text+page.Body.String(), "X-Api-Key: short") {
 		t.Errorf("got %d and\n%s\n%s\nwant 200 with the requests, and no secret", page.Code, text, page.Body)
 	}
+	contracts := r.contracts
+	if r.contracts, err = contract.New([]contract.Definition{{Name: "other", Root: "other"}},
+		contract.Limits{MaxBody: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := (&pageSource{r}).Try(t.Context(), id, false); err != nil || got.Verdict != trial.Waits ||
+		len(got.Steps) != 0 || !strings.Contains(got.Reason, "article") {
+		t.Errorf("Try without the contract: got %+v and %v, want no request, and the contract's name", got, err)
+	}
+	r.contracts = contracts
 	if _, err := (&pageSource{r}).Try(t.Context(), id, true); weir.KindOf(err) != weir.NotFound {
 		t.Errorf("Try of a message that was not edited: got %v, want NotFound", err)
 	}

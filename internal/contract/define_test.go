@@ -41,6 +41,24 @@ func TestNew_ReportsEveryProblem(t *testing.T) {
 	}
 }
 
+func TestNew_RefusesAmbiguousFormerNames(t *testing.T) {
+	t.Parallel()
+	_, err := contract.New([]contract.Definition{
+		{Name: "a", Root: "a", Formerly: []string{"a", "b", "", "x", "x"}},
+		{Name: "b", Root: "b", Formerly: []string{"x", "fine"}},
+	}, contract.Limits{MaxBody: 100})
+	want := []string{
+		`contracts[0] "a": formerly[0] is the name of this contract`,
+		`contracts[0] "a": formerly[1]: there is a contract "b"`,
+		`contracts[0] "a": formerly[2] is empty`,
+		`contracts[0] "a": formerly[4]: "x" is listed twice`,
+		`contracts[1] "b": formerly[0]: contract "a" was formerly "x", too`,
+	}
+	if err == nil || !slices.Equal(strings.Split(err.Error(), "\n"), want) {
+		t.Errorf("got %v\nwant %s", err, strings.Join(want, "\n"))
+	}
+}
+
 func TestNew_NeedsContractsAndLimits(t *testing.T) {
 	t.Parallel()
 	_, err := contract.New(nil, contract.Limits{})

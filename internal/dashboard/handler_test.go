@@ -125,6 +125,21 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	}
 }
 
+func TestDashboard_NamesMissingContracts(t *testing.T) {
+	t.Parallel()
+	f := dashboardtest.NewBusy()
+	for n := range 2 {
+		f.Data.Report.Lanes[n].MissingContracts = []wire.MissingContract{{Contract: "news <b>", Messages: int64(n + 2),
+			Keys: 1, Since: dashboardtest.Noon}}
+	}
+	body := get(f.Dashboard(), "").Body.String()
+	for _, want := range []string{"news &lt;b&gt;", "5 messages wait", "/messages?contract=news%20%3cb%3e"} {
+		if !strings.Contains(body, want) || strings.Count(body, "is missing from the settings") != 1 {
+			t.Errorf("got the page\n%s\nwant %q in it, in one banner", body, want)
+		}
+	}
+}
+
 // The page of a dead message shows the reason why Weir would refuse a replay without force. The page also shows the
 // reason that an operator gave for a change of the message.
 func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {

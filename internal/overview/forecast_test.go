@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/lane"
 	"weir/internal/overview"
 	"weir/internal/weir"
 )
@@ -232,5 +233,22 @@ func TestForecast_PausesDelayTheQueue(t *testing.T) {
 		checkNear(t, w.readForecast(id).ExpectedAt, until.Add(30*time.Minute))
 		w.rates[pace] = 15
 		checkNear(t, w.readForecast(id).ExpectedAt, until.Add(2*time.Minute))
+	})
+}
+
+func TestForecast_MissingContract(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		first := w.appendMessage("a")
+		behind := w.appendMessage("a")
+		w.all.Store.Contracts = lane.NewContracts(map[string][]string{"other": nil})
+		name := w.readStatus(first).Message.Contract
+		if o := w.readForecast(first); o.WaitsFor != "its contract "+name+", which is missing from the settings" ||
+			!o.ExpectedAt.IsZero() {
+			t.Errorf("got %+v, want no expected time, and the missing contract %q", o, name)
+		}
+		want := "behind " + first.String() + " of its key, whose contract " + name + " is missing from the settings"
+		if o := w.readForecast(behind); o.WaitsFor != want || !o.ExpectedAt.IsZero() {
+			t.Errorf("got %+v, want no expected time, and %q", o, want)
+		}
 	})
 }

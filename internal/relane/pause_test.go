@@ -43,6 +43,28 @@ func TestRun_RefusesWhileSomethingIsPaused(t *testing.T) {
 	})
 }
 
+// Messages of a missing contract would keep the lanes from running empty until they are dead.
+func TestRun_RefusesWhileAContractIsMissing(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		h := w.startHandler(2)
+		h.store.Contracts = lane.NewContracts(map[string][]string{"other": nil})
+		w.post(h, "k1", "x")
+		h.drainer.Wake(lane.Of("k1", 2))
+		time.Sleep(time.Minute)
+		resharder := w.newResharder(storagetest.NewFaults())
+		resharder.Store.Contracts = h.store.Contracts
+		err := resharder.Run(t.Context(), 3)
+		if !errors.Is(err, relane.ErrContractMissing) || !strings.Contains(err.Error(), "(messages: 1)") {
+			t.Errorf("got %v, want %v with the number of messages", err, relane.ErrContractMissing)
+		}
+		if m := w.readRecord(); m.Step != epochs.StepNone {
+			t.Errorf("got %+v, want Step %v", m, epochs.StepNone)
+		}
+		w.changeLanes(3) // with the contract
+		h.closeDrainer(t)
+	})
+}
+
 // An operator pauses a lane just before the command seals the lane (stops all appends to it). A message waits in the
 // lane, so the change waits until the operator ends the pause.
 func TestRun_PausedJustBeforeTheSeal(t *testing.T) {

@@ -150,6 +150,12 @@ func TestPlan(t *testing.T) {
 		if got := plan(func(s *replay.Spec) { s.Filter.Key = "/b" }); got.Count != 20 || got.EstimatedSeconds != 20*3 {
 			t.Errorf("for one key: got %+v, want Count 20 and EstimatedSeconds %v", got, 20*3)
 		}
+		contracts := p.Store.Contracts
+		p.Store.Contracts = lane.NewContracts(map[string][]string{"other": nil})
+		if got := plan(func(*replay.Spec) {}); got.MissingContract != 100 {
+			t.Errorf("without the contract: got %+v, want MissingContract 100", got)
+		}
+		p.Store.Contracts = contracts
 		w.addDead(50, "/b", "/c", "/d")
 		if got := plan(func(*replay.Spec) {}); got.Count != 250 || got.Complete {
 			t.Errorf("for 250 messages: got %+v, want Count 250 and Complete false", got)
