@@ -107,12 +107,13 @@ func (p *path) selectForm(doc *etree.Document, form Form) []string {
 		return slices.Clone(p.selectValues(doc))
 	}
 	var out []string
+	spaces := namespaces{}
 	for _, e := range p.selectPlaces(doc) {
 		var b strings.Builder
 		if form == FormOuter {
-			writeElement(&b, e)
+			writeElement(&b, e, spaces.listInherited(e))
 		} else {
-			writeContent(&b, e)
+			writeContent(&b, e, spaces.listInherited)
 		}
 		out = append(out, trimSpace(b.String()))
 	}
@@ -130,8 +131,12 @@ var (
 		"\r", "&#13;")
 )
 
-func writeElement(b *strings.Builder, e *etree.Element) {
+// writeElement writes an element as markup. The start tag also gets the attributes in inherited.
+func writeElement(b *strings.Builder, e *etree.Element, inherited []etree.Attr) {
 	b.WriteString("<" + e.FullTag())
+	for _, a := range inherited {
+		b.WriteString(" " + a.FullKey() + `="` + escapeAttribute.Replace(a.Value) + `"`)
+	}
 	for _, a := range e.Attr {
 		b.WriteString(" " + a.FullKey() + `="` + escapeAttribute.Replace(a.Value) + `"`)
 	}
@@ -140,15 +145,17 @@ func writeElement(b *strings.Builder, e *etree.Element) {
 		return
 	}
 	b.WriteString(">")
-	writeContent(b, e)
+	writeContent(b, e, func(*etree.Element) []etree.Attr { return nil })
 	b.WriteString("</" + e.FullTag() + ">")
 }
 
-func writeContent(b *strings.Builder, e *etree.Element) {
+// writeContent writes the content of an element as markup. The start tags of its children also get the attributes that
+// inheritedBy returns.
+func writeContent(b *strings.Builder, e *etree.Element, inheritedBy func(child *etree.Element) []etree.Attr) {
 	for _, child := range e.Child {
 		switch c := child.(type) {
 		case *etree.Element:
-			writeElement(b, c)
+			writeElement(b, c, inheritedBy(c))
 		case *etree.CharData:
 			b.WriteString(escapeText.Replace(c.Data))
 		}

@@ -63,6 +63,37 @@ func TestSet_Extract_InTheOrderOfTheDocument(t *testing.T) {
 	}
 }
 
+// The markup of an element declares the prefixes that it inherits, so that it is well-formed alone.
+func TestSet_Extract_DeclaresInheritedPrefixes(t *testing.T) {
+	t.Parallel()
+	set, err := contract.New([]contract.Definition{{Name: "a", Root: "a"}}, contract.Limits{MaxBody: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `<a xmlns="urn:d" xmlns:x="urn:1" xmlns:y="urn:&lt;2" xmlns:z="urn:3"><b xmlns:x="urn:4" xml:lang="en">` +
+		`<x:c y:n="1"><x:d/></x:c>t<p>1</p><e xmlns:y="urn:5" y:n="2"/></b></a>`
+	for _, c := range []struct {
+		selection contract.Selection
+		want      string
+	}{
+		{contract.Selection{Path: "./b", Form: contract.FormOuter}, `<b xmlns:y="urn:&lt;2" xmlns:x="urn:4" xml:lang="en">` +
+			`<x:c y:n="1"><x:d></x:d></x:c>t<p>1</p><e xmlns:y="urn:5" y:n="2"></e></b>`},
+		{contract.Selection{Path: "./b", Form: contract.FormInner}, `<x:c xmlns:x="urn:4" xmlns:y="urn:&lt;2" y:n="1">` +
+			`<x:d></x:d></x:c>t<p>1</p><e xmlns:y="urn:5" y:n="2"></e>`},
+		{contract.Selection{Path: "./b/p", Form: contract.FormOuter}, `<p>1</p>`},
+		{contract.Selection{Path: "./b/x:c/x:d", Form: contract.FormOuter}, `<x:d xmlns:x="urn:4"></x:d>`},
+	} {
+		x, err := contract.NewExtractor([]contract.Selection{c.selection})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := set.Extract(t.Context(), x, "application/xml", []byte(body))
+		if err != nil || len(got[0]) != 1 || got[0][0] != c.want {
+			t.Errorf("%+v: got %q, %v; want %q", c.selection, got, err, c.want)
+		}
+	}
+}
+
 func TestCheckSelection_Refuses(t *testing.T) {
 	t.Parallel()
 	for selection, want := range map[contract.Selection]string{
