@@ -59,6 +59,8 @@ type Wrapper struct {
 	Log *Log
 	// SignIn has the paths on which the platform authenticates users.
 	SignIn SignIn
+	// Pace limits the changes of each key; nil = no limit.
+	Pace *Pace
 }
 
 // SignIn describes the sign-in in front of the app. On a path that needs sign-in, the platform sets the header
@@ -86,7 +88,7 @@ func (s SignIn) protects(path string) bool {
 // means that the request made a change. A status of 500 or more means that the request possibly made a change, so the
 // handler records this request, too. The parameter "function" becomes Entry.Function.
 //
-// The handler refuses a change with a query parameter that the change does not have: it would have no effect, and no
+// The handler refuses a change of a key that makes too many; see Pace. It also refuses a change with a query parameter that the change does not have: it would have no effect, and no
 // entry would show it.
 func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -103,10 +105,16 @@ func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 			next.ServeHTTP(rw, r)
 			return
 		}
+		keyID := Fingerprint(httpio.FunctionKey(r))
+		if err := w.Pace.check(function, keyID, w.Log.Now()); err != nil {
+			httpio.WriteError(rw, r, w.Log.Logger, err)
+			return
+		}
 		body := &capturedBody{ReadCloser: r.Body}
 		r.Body = body
 		rec := &recordingWriter{ResponseWriter: rw, record: func(status int) {
 			if status < http.StatusMultipleChoices || status >= http.StatusInternalServerError {
+				w.Pace.count(function, keyID, w.Log.Now())
 				w.Log.Record(r.Context(), w.entryOf(r, function, c, status, body))
 			}
 		}}
@@ -143,14 +151,26 @@ func (w Wrapper) identify(r *http.Request) Entry {
 }
 
 func (w Wrapper) entryOf(r *http.Request, function string, c change, status int, body *capturedBody) Entry {
-	from := strings.Join(r.Header.Values("X-Forwarded-For"), ", ")
-	if from == "" {
-		from = r.RemoteAddr
-	}
 	e := w.identify(r)
 	e.Action, e.Subject, e.Detail = c.action, r.PathValue("id")+r.PathValue("name"), body.describeParameters(r, c)
-	e.Function, e.Status, e.From, e.Invocation = function, status, from, httpio.InvocationID(r)
+	e.Function, e.Status, e.From, e.Invocation = function, status, originOf(r), httpio.InvocationID(r)
 	return e
+}
+
+// maxFrom limits the bytes of Entry.From.
+const maxFrom = 256
+
+// originOf returns the addresses of the client and of proxies. The platform appends the address that it sees, so
+// originOf shortens a long list from its beginning.
+func originOf(r *http.Request) string {
+	from := strings.Join(r.Header.Values("X-Forwarded-For"), ", ")
+	if from == "" {
+		return r.RemoteAddr
+	}
+	if len(from) > maxFrom {
+		return "…" + strings.ToValidUTF8(from[len(from)-maxFrom:], "")
+	}
+	return from
 }
 
 // maxCaptured limits the bytes of a request body that capturedBody keeps.
