@@ -216,7 +216,8 @@ func (m *multipartFiles) nextFile() (postedFile, error) {
 	}
 	f := postedFile{name: name, contentType: p.Header.Get("Content-Type")}
 	if f.err = checkPartHeaders(http.Header(p.Header)); f.err == nil {
-		f.content, f.err = decodeTransfer(p.Header.Get("Content-Transfer-Encoding"), &multipartContent{files: m, part: p})
+		content := &multipartContent{files: m, part: p}
+		f.content, f.err = decodeTransfer(p.Header.Get("Content-Transfer-Encoding"), content)
 	}
 	return f, nil
 }

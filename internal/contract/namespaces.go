@@ -65,7 +65,8 @@ func (n namespaces) listInherited(e *etree.Element) (declarations []etree.Attr) 
 	found := map[string]bool{}
 	n.findInherited(e, map[string]int{"": 1, "xml": 1, "xmlns": 1}, found)
 	for _, prefix := range slices.Sorted(maps.Keys(found)) {
-		declarations = append(declarations, etree.Attr{Space: "xmlns", Key: prefix, Value: n.resolve(e.Parent(), prefix)})
+		declarations = append(declarations,
+			etree.Attr{Space: "xmlns", Key: prefix, Value: n.resolve(e.Parent(), prefix)})
 	}
 	return declarations
 }

@@ -74,8 +74,8 @@ var visibleASCII = regexp.MustCompile(`^[\x21-\x7e]{1,255}$`)
 // IsIdempotencyKey reports whether a text can be an idempotency key: 1 to 255 visible ASCII characters.
 func IsIdempotencyKey(text string) bool { return visibleASCII.MatchString(text) }
 
-// ReadIdempotencyKey returns the only value of the header Idempotency-Key; "" = the header is absent. The error is of kind
-// Malformed.
+// ReadIdempotencyKey returns the only value of the header Idempotency-Key; "" = the header is absent. The error is of
+// kind Malformed.
 func ReadIdempotencyKey(values []string) (string, error) {
 	if len(values) == 0 {
 		return "", nil

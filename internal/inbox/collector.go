@@ -97,7 +97,8 @@ type Collector struct {
 func New(cfg Config) *Collector {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Collector{Config: cfg, ctx: ctx, cancel: cancel, turn: make(chan struct{}, 1),
-		postponed: map[string]time.Time{}, rests: rests{until: map[string]time.Time{}}, unread: unreadFiles{runs: map[string]int{}}}
+		postponed: map[string]time.Time{}, rests: rests{until: map[string]time.Time{}},
+		unread: unreadFiles{runs: map[string]int{}}}
 }
 
 // Collect takes files until the inbox has no ready file, or until the limits of a run are reached. If another process

@@ -61,7 +61,8 @@ func TestCollect_TakesTheOldestOfManyFilesFirst(t *testing.T) {
 		p := w.startProcess(func(cfg *inbox.Config) { cfg.Inbox = crowdedFiles{cfg.Inbox, 45, time.Now()} })
 		defer p.stopProcess()
 		p.takeFiles()
-		if got, want := w.lanes.BodiesOf("/a"), []string{newArticle("/a", 1), newArticle("/a", 2)}; !slices.Equal(got, want) {
+		want := []string{newArticle("/a", 1), newArticle("/a", 2)}
+		if got := w.lanes.BodiesOf("/a"); !slices.Equal(got, want) {
 			t.Errorf("got the messages %q, want %q", got, want)
 		}
 	})

@@ -58,7 +58,8 @@ func checkDescriptor(text string) error {
 	case "@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually":
 		return nil
 	}
-	return fmt.Errorf("there is no %.40q; possible are @hourly, @daily, @weekly, @monthly, @yearly and @every 90s", text)
+	return fmt.Errorf("there is no %.40q; possible are @hourly, @daily, @weekly, @monthly, @yearly and @every 90s",
+		text)
 }
 
 // cronNumber matches a number in a field. A + or - in front of it would be a slip.

@@ -39,5 +39,6 @@ func ParseTime(text string) (time.Time, error) {
 }
 
 func notTimeError(text string) error {
-	return fmt.Errorf("%s is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00", quoteInput(text))
+	return fmt.Errorf("%s is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00",
+		quoteInput(text))
 }

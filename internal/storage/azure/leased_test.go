@@ -23,8 +23,8 @@ func TestFiles_DeleteOfALeasedFileIsAConflict(t *testing.T) {
 	must(t, err)
 	client, err := azblob.NewClientFromConnectionString(azurite.Shared(t), nil)
 	must(t, err)
-	writer, err := lease.NewBlobClient(client.ServiceClient().NewContainerClient(prefix+"-inbox").NewBlobClient("a.xml"),
-		nil)
+	inbox := client.ServiceClient().NewContainerClient(prefix + "-inbox")
+	writer, err := lease.NewBlobClient(inbox.NewBlobClient("a.xml"), nil)
 	must(t, err)
 	_, err = writer.AcquireLease(t.Context(), -1, nil) // without end
 	must(t, err)
