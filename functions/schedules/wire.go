@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"unicode/utf8"
 
+	"weir/internal/contract"
 	"weir/internal/httpio"
 	"weir/internal/recur"
 	"weir/internal/weir"
@@ -47,7 +48,7 @@ func (f *Function) addMessage(r *http.Request, d recur.Definition,
 			return d, &weir.Error{Kind: weir.TooLarge, Op: "schedules",
 				Message: fmt.Sprintf("the message has %d bytes and may have %d (maxBody in weir.yaml)", size, f.MaxBody)}
 		}
-		return d, nil
+		return d, contract.CheckText(d.ContentType, *in.Message)
 	}
 	id, err := weir.ParseID(in.MessageID)
 	if err != nil {

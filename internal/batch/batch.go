@@ -77,9 +77,6 @@ func formatOf(contentType string) (wire.BatchFormat, error) {
 // checkStart refuses a document by its first bytes, before any of it is stored. Otherwise the sender would get a 202,
 // although it is already certain that no part can be read. It returns a reader of the whole document.
 func checkStart(format wire.BatchFormat, contentType string, body io.Reader) (io.Reader, error) {
-	if format == wire.BatchMultipart {
-		return body, nil // a preamble may precede the first part
-	}
 	buffered := bufio.NewReaderSize(body, contract.StartSize)
 	head, err := buffered.Peek(contract.StartSize)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -88,10 +85,14 @@ func checkStart(format wire.BatchFormat, contentType string, body io.Reader) (io
 	if format == wire.BatchXML {
 		return buffered, contract.CheckStart(contentType, head)
 	}
+	isGzip := bytes.HasPrefix(head, []byte("\x1f\x8b"))
+	if format == wire.BatchMultipart && !isGzip {
+		return buffered, nil // any text may precede the first part
+	}
 	isZip := bytes.HasPrefix(head, []byte("PK")) || bytes.HasPrefix(head, []byte("MZ")) // MZ: it unpacks itself
 	if len(head) > 0 && !isZip {
 		return nil, &weir.Error{Kind: weir.Unsupported, Op: "batch",
-			Message: "the Content-Type says zip, and the body is not"}
+			Message: fmt.Sprintf("the Content-Type says %s, and the body is not", format)}
 	}
 	return buffered, nil
 }

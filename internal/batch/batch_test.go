@@ -124,6 +124,8 @@ func TestAccept_Refuses(t *testing.T) {
 		"NoType":     {batch.Spec{ContentType: ";"}, strings.NewReader("<a/>"), weir.Unsupported},
 		"NoBoundary": {batch.Spec{ContentType: "multipart/mixed"}, strings.NewReader("--"), weir.Unsupported},
 		"NotAZip":    {batch.Spec{ContentType: "application/zip"}, strings.NewReader("<feed/>"), weir.Unsupported},
+		"GzipAsMultipart": {batch.Spec{ContentType: "multipart/mixed; boundary=b"},
+			strings.NewReader("\x1f\x8b\x08\x00"), weir.Unsupported},
 		"ZipAsXML": {batch.Spec{}, strings.NewReader(ziptest.New(t, "a.xml", newArticle("/a", 1))),
 			weir.Unsupported},
 		"Gzip": {batch.Spec{}, strings.NewReader("\x1f\x8b\x08\x00"), weir.Unsupported},

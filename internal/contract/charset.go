@@ -88,6 +88,26 @@ func CheckStart(contentType string, head []byte) error {
 	return err
 }
 
+// CheckText checks a document that comes as a text, and so in UTF-8 for certain, for example as a value in JSON. If its
+// XML declaration or the charset parameter says otherwise, the document would be garbled without an error. The error is
+// a *weir.Error of the kind Unsupported or Malformed.
+func CheckText(contentType, text string) error {
+	if contentType == "" {
+		contentType = "application/xml"
+	}
+	charset, err := parseContentType(contentType)
+	if err != nil {
+		return err
+	}
+	encoding, _, err := findEncoding([]byte(text), charset)
+	isASCII := strings.IndexFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+	if err != nil || encoding == utf8Name || isASCII {
+		return err
+	}
+	return encodingError("the text is in UTF-8, and its declaration or charset parameter says " +
+		strings.ToUpper(encoding))
+}
+
 // findEncoding returns the encoding of a document that begins with the bytes head, and the length of its XML
 // declaration in UTF-8. The bytes must contain the whole declaration. Each way in calls findEncoding, so that all of
 // them refuse the same documents because of their encoding, and can do so before they have the whole document.

@@ -44,6 +44,27 @@ func newArticle(attributes, rest string) string {
 	return "<article " + attributes + "><title>x</title>" + rest + "</article>"
 }
 
+// A document that comes as a text is in UTF-8, whatever it says of itself.
+func TestCheckText(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind, text, want string // want "" = no error
+	}{
+		{"", "<a>ä</a>", ""}, {"text/xml; charset=utf-8", "<a>ä</a>", ""},
+		{"", "<?xml version='1.0' encoding='iso-8859-1'?><a/>", ""},
+		{"", "<?xml version='1.0' encoding='iso-8859-1'?><a>ä</a>", "says ISO-8859-1"},
+		{"text/xml; charset=windows-1252", "<a>ä</a>", "says WINDOWS-1252"},
+		{"text/xml; charset=us-ascii", "<a>ä</a>", "says US-ASCII"},
+		{"", "<?xml version='1.0' encoding='utf-16'?><a/>", "the body is not"},
+		{"text/xml; charset=koi8-r", "<a/>", "koi8-r"}, {"text/plain", "<a/>", "must be XML"},
+	} {
+		err := contract.CheckText(c.kind, c.text)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s %s: got %v, want %q", c.kind, c.text, err, c.want)
+		}
+	}
+}
+
 var notXML = []refusal{
 	{xml, "   ", 400, "", "xml", "there is no element"},
 	{xml, "hello", 400, "", "xml", `there is text before the root element: "hello"`},
