@@ -148,7 +148,7 @@ func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked req
 	body, release, err := f.Intake.ReadBody(w, r, f.MaxBody)
 	defer release()
 	if err != nil {
-		return lane.Receipt{}, err
+		return lane.Receipt{}, httpio.NameSetting(err, "maxBody")
 	}
 	o := asked.Options
 	if asked.sender != nil {

@@ -60,7 +60,7 @@ func (f *Function) checkBody(w http.ResponseWriter, r *http.Request) (contract.C
 	body, release, err := f.Intake.ReadBody(w, r, f.MaxBody)
 	defer release()
 	if err != nil {
-		return contract.Checked{}, err
+		return contract.Checked{}, httpio.NameSetting(err, "maxBody")
 	}
 	found, err := f.Contracts.Check(r.Context(), r.Header.Get("Content-Type"), body)
 	if !options.DueAt.IsZero() {

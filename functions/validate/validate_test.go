@@ -78,7 +78,7 @@ func TestFunction(t *testing.T) {
 			`"message":"element <article> is not closed","line":1,"column":10}]}`},
 		"Empty":    {"text/xml", "", 200, `{"valid":false,"problems":[{"message":"the body is empty"}]}`},
 		"Type":     {"text/plain", "<article/>", 415, `"status":415`},
-		"TooLarge": {"text/xml", strings.Repeat(" ", 201), 413, `"status":413`},
+		"TooLarge": {"text/xml", strings.Repeat(" ", 201), 413, "the body is over 200 bytes (maxBody in weir.yaml)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

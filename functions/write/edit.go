@@ -65,7 +65,7 @@ func (f *Edit) editMessage(w http.ResponseWriter, r *http.Request) (weir.Status,
 	}
 	body, err := httpio.ReadBody(w, r, f.MaxBody)
 	if err != nil {
-		return weir.Status{}, err
+		return weir.Status{}, httpio.NameSetting(err, "maxBody")
 	}
 	st, err := f.Messages.Status(r.Context(), id)
 	if err != nil {

@@ -151,7 +151,7 @@ func TestEdit(t *testing.T) {
 		"another key":      {"", "article /b 4", 422, `its key is \"/b\"`},
 		"another contract": {"", "picture /a 4", 422, `the contract \"picture\"`},
 		"not XML":          {"", "x", 400, "not XML"},
-		"too large":        {"", strings.Repeat("x", 101), 413, ""},
+		"too large":        {"", strings.Repeat("x", 101), 413, "over 100 bytes (maxBody in weir.yaml)"},
 		"a long note":      {"?note=" + strings.Repeat("x", 501), "article /a 4", 400, "may have 500"},
 		"force":            {"?force=2", "article /a 4", 400, ""},
 	} {

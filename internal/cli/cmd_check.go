@@ -11,6 +11,7 @@ import (
 	"weir/internal/app"
 	"weir/internal/contract"
 	"weir/internal/trial"
+	"weir/internal/weir"
 	"weir/internal/wire"
 )
 
@@ -80,7 +81,11 @@ func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) e
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		found, err := trials.Check(ctx, "application/xml", body)
-		if err != nil {
+		var refused *weir.Error
+		switch {
+		case errors.As(err, &refused) && (refused.Kind == weir.TooLarge || refused.Kind == weir.Unsupported):
+			found.Problems = []weir.Problem{{Message: refused.Message}}
+		case err != nil:
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		if len(found.Problems) > 0 {
