@@ -85,6 +85,7 @@ type Collector struct {
 	turn   chan struct{} // full during a run of this process, and after Close
 	rests  rests
 	unread unreadFiles
+	left   leftFiles
 
 	mu sync.Mutex
 	// postponed has, by the keyOf, when each batch was postponed, because it was not accepted before the end of a run.
@@ -162,6 +163,9 @@ func (c *Collector) isEmpty(ctx context.Context) (bool, error) {
 // takeAll takes files until this run has tried every ready file, or maxTaken files. If all remaining files belong to
 // upstreams that have used up a limit, takeAll waits until one of these upstreams can continue.
 func (c *Collector) takeAll(ctx context.Context) error {
+	if err := c.loadLeft(ctx); err != nil {
+		return c.ignoreEnd(ctx, err)
+	}
 	tried := map[string]bool{}
 	for len(tried) < maxTaken {
 		windows, err := c.listReady(ctx, tried)
@@ -296,12 +300,6 @@ func (c *Collector) isReady(f storage.File) bool {
 			return false
 		}
 	}
-	quiet := c.quietOf(f)
-	return quiet <= 0 || c.Now().Sub(f.ModifiedAt) >= quiet
-}
-
-// quietOf returns the quiet time of a file; see Config.Quiet.
-func (c *Collector) quietOf(f storage.File) time.Duration {
 	quiet := c.Quiet
 	if f.IsGrowing {
 		quiet = max(quiet, growingQuiet)
@@ -309,7 +307,7 @@ func (c *Collector) quietOf(f storage.File) time.Duration {
 	if f.Size == 0 {
 		quiet = max(quiet, emptyQuiet)
 	}
-	return quiet
+	return quiet <= 0 || c.Now().Sub(f.ModifiedAt) >= quiet
 }
 
 // Close ends the current run and prevents further runs. It returns when the run has ended. If ctx ends first, Close

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
+	"sync"
 
 	"weir/internal/storage"
 )
@@ -22,9 +22,12 @@ import (
 // or begin with digits.
 const leftPrefix = "left/"
 
-// leftAfter is the time after the quiet time of a file from which a run looks for its marker. Before, its message has
-// just been filed, so its Idempotency-Key is still known. The look costs a request, and most files are taken earlier.
-const leftAfter = 2 * time.Minute
+// leftFiles has the names of all markers. A run lists them once at its start, because a look for the marker of each file
+// would cost a request each. It is safe for concurrent use.
+type leftFiles struct {
+	mu      sync.Mutex
+	markers map[string]bool
+}
 
 // nameTag is the metadata name with the name of a marked file, in hexadecimal digits, because metadata are ASCII.
 const nameTag = "name"
@@ -32,13 +35,30 @@ const nameTag = "name"
 // leftMarker returns the name of the marker of a file's version.
 func leftMarker(f storage.File) string { return leftPrefix + strings.TrimPrefix(keyOf(f), "file-") }
 
-// isLeft reports whether an earlier run took this version of a file and could not delete it.
-func (c *Collector) isLeft(ctx context.Context, f storage.File) (bool, error) {
-	if c.Now().Sub(f.ModifiedAt) < c.quietOf(f)+leftAfter {
-		return false, nil
+// loadLeft lists the markers.
+func (c *Collector) loadLeft(ctx context.Context) error {
+	found := map[string]bool{}
+	for marker, more := "", true; more; more = marker != "" {
+		page, err := c.Accepted.List(ctx, leftPrefix, marker)
+		if err != nil {
+			return err
+		}
+		for _, f := range page.Files {
+			found[f.Name] = true
+		}
+		marker = page.Next
 	}
-	marker, err := findExact(ctx, c.Accepted, leftMarker(f))
-	return marker != nil, err
+	c.left.mu.Lock()
+	defer c.left.mu.Unlock()
+	c.left.markers = found
+	return nil
+}
+
+// isLeft reports whether an earlier run took this version of a file and could not delete it.
+func (c *Collector) isLeft(f storage.File) bool {
+	c.left.mu.Lock()
+	defer c.left.mu.Unlock()
+	return c.left.markers[leftMarker(f)]
 }
 
 // removeTaken deletes a file from the inbox, except if the file has a newer version. If storage refuses to delete the

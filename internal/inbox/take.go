@@ -91,7 +91,7 @@ func (c *Collector) readTaskSafely(ctx context.Context, f storage.File) (t task)
 // readTask finds out whether a file is a message or a batch. If the file is a message, readTask reads and validates it.
 func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 	t := task{file: f}
-	if t.isLeft, t.failure = c.isLeft(ctx, f); t.isLeft || t.failure != nil {
+	if t.isLeft = c.isLeft(f); t.isLeft {
 		return t
 	}
 	if c.RefusesOthers && c.upstreamOf(f) == "" {
