@@ -12,9 +12,11 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/lane"
 	"weir/internal/lane/epochs"
 	"weir/internal/panics"
 	"weir/internal/recur"
+	"weir/internal/relane"
 	"weir/internal/storage"
 	"weir/internal/storage/azure"
 )
@@ -117,6 +119,9 @@ func (d diagnosis) diagnoseTable(ctx context.Context) Finding {
 		return addStorageError(f, err)
 	case recorded == 0:
 		f.Detail = notThereYet
+	case recorded != want && d.isStorageUnused(ctx):
+		f.Detail = fmt.Sprintf("lanes: %d; storage was never used, so the next start takes lanes: %d from %s", recorded,
+			want, d.settings.fileName)
 	case recorded != want:
 		f.Wrong = fmt.Errorf("the number of lanes is %d in storage, and %d in the setting", recorded, want)
 		f.Todo = fmt.Sprintf("set lanes: %d, or change storage by weir lanes %d", recorded, want)
@@ -124,6 +129,17 @@ func (d diagnosis) diagnoseTable(ctx context.Context) Finding {
 		f.Detail = fmt.Sprintf("lanes: %d", recorded)
 	}
 	return f
+}
+
+// isStorageUnused reports whether a process takes the number of lanes from its settings at its next start.
+func (d diagnosis) isStorageUnused(ctx context.Context) bool {
+	store := &lane.Store{Table: d.account.Table(), Now: time.Now}
+	record, err := epochs.Read(ctx, store.Table)
+	if err != nil || record.Step != epochs.StepNone {
+		return false
+	}
+	isUnused, err := relane.IsUnused(ctx, store, record)
+	return err == nil && isUnused
 }
 
 func (d diagnosis) diagnoseSchedules(ctx context.Context) Finding {

@@ -3,10 +3,12 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
+	"weir/internal/relane"
 	"weir/internal/retry"
 	"weir/internal/storage"
 	"weir/internal/verify"
@@ -49,6 +51,9 @@ func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, err
 			err = store.Open(ctx)
 		}
 	}
+	if errors.Is(err, lane.ErrLaneCount) {
+		err = a.takeLaneCount(ctx, store, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +61,28 @@ func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, err
 		store.Table = watchedTable{store.Table, lost}
 	}
 	return store, nil
+}
+
+// takeLaneCount changes the number of lanes in storage to that of the settings if storage was never used, and opens the
+// store. If storage was used, it returns the error "refused" of Open.
+func (a *App) takeLaneCount(ctx context.Context, store *lane.Store, refused error) error {
+	before, err := epochs.Read(ctx, store.Table)
+	if err != nil {
+		return err
+	}
+	err = a.NewResharder(func(string) {}).TakeNumber(ctx, store.Lanes)
+	for _, refusal := range []error{relane.ErrUsed, relane.ErrUnderWay, relane.ErrUndone, relane.ErrPaused,
+		relane.ErrReplays} {
+		if errors.Is(err, refusal) {
+			return refused
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("take the number of lanes from the settings: %w", err)
+	}
+	a.log.Info("handler: storage was never used, so it takes the number of lanes from the settings",
+		"detail", fmt.Sprintf("lanes: %d to %d", before.Open.Lanes, store.Lanes))
+	return store.Open(ctx)
 }
 
 // PrepareStorage creates the table, the queues and the containers, if they are missing.

@@ -148,6 +148,15 @@ const farAhead = 2 * time.Hour
 // killedCommand runs a change to n lanes, and stops it at the write with the number "at", as SIGKILL would. It reports
 // whether the change reached that write.
 func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
+	return w.killedAt(at, fault, func(ctx context.Context, c relane.Resharder) error { return c.Run(ctx, n) })
+}
+
+// killedStart is killedCommand for the start of a process whose settings have n lanes.
+func (w *world) killedStart(at int, fault storagetest.Fault, n int) bool {
+	return w.killedAt(at, fault, func(ctx context.Context, c relane.Resharder) error { return c.TakeNumber(ctx, n) })
+}
+
+func (w *world) killedAt(at int, fault storagetest.Fault, run func(context.Context, relane.Resharder) error) bool {
 	ctx, kill := context.WithCancel(w.t.Context())
 	defer kill()
 	faults := storagetest.NewFaults()
@@ -165,7 +174,7 @@ func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 		}
 		return storagetest.Fault{Kind: storagetest.FailBefore}
 	})
-	err := w.newResharder(faults).Run(ctx, n)
+	err := run(ctx, w.newResharder(faults))
 	if killed := writes.Load() >= int64(at); killed || err == nil {
 		return killed
 	}

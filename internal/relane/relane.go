@@ -23,7 +23,7 @@ type Drainer interface {
 	Close(ctx context.Context) error
 }
 
-// Resharder changes the number of lanes. All fields are required.
+// Resharder changes the number of lanes. All exported fields are required.
 type Resharder struct {
 	Store    *lane.Store // the caller must not have called Store.Open
 	Leases   storage.Leases
@@ -32,6 +32,8 @@ type Resharder struct {
 	Settle   time.Duration             // the longest time for which the CMS works on a request without an answer
 	Progress func(string)              // gets each report for the user
 	Log      *slog.Logger
+
+	onlyUnused bool // see TakeNumber
 }
 
 const (
@@ -82,6 +84,9 @@ func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, 
 		meta, err = c.Store.Initialize(ctx, n)
 		return err
 	})
+	if err == nil && c.onlyUnused {
+		err = c.checkUnused(ctx, n)
+	}
 	if err == nil && meta.Step == epochs.StepNone && meta.Open.Lanes != n {
 		if err = c.checkNotPaused(ctx, meta.Open); err == nil {
 			err = c.checkNoContractMissing(ctx, meta.Open)
@@ -100,6 +105,10 @@ func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, 
 			return fmt.Errorf("%w: finish that with --undo first", ErrUndone)
 		case m.Step == epochs.StepCount && m.Open.Lanes == n, m.Step != epochs.StepNone && m.Next.Lanes == n:
 			begun = true
+			if m.IsUnused && !c.onlyUnused {
+				m.IsUnused = false // the command goes on although messages may have come
+				return nil
+			}
 			return epochs.ErrNoChange
 		case m.Step != epochs.StepNone:
 			return fmt.Errorf("%w, to %d: finish it with that number, or undo it", ErrUnderWay,
@@ -108,7 +117,7 @@ func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, 
 			return epochs.ErrNoChange
 		}
 		m.Step, m.Next = epochs.StepDrain, epochs.Epoch{Number: m.Used + 1, Lanes: n}
-		m.Used = m.Next.Number
+		m.Used, m.IsUnused = m.Next.Number, c.onlyUnused
 		return nil
 	})
 	switch {
@@ -135,12 +144,19 @@ func (c Resharder) runStep(ctx context.Context, meta epochs.Record) (epochs.Reco
 		if err := c.copyMessages(ctx, meta); err != nil {
 			return meta, err
 		}
+		last := epochs.StepCount
+		if meta.IsUnused { // nothing was copied, so a start need not come back to record that
+			if err := c.recordMoved(ctx, meta.Open); err != nil {
+				return meta, err
+			}
+			last = epochs.StepNone
+		}
 		return c.advanceStep(ctx, meta, func(m *epochs.Record) {
 			m.Earlier = append(m.Earlier, m.Open)
-			m.Open, m.Next, m.Step = m.Next, epochs.Epoch{}, epochs.StepCount
+			m.Open, m.Next, m.Step = m.Next, epochs.Epoch{}, last
 		})
 	case epochs.StepCount:
-		if err := c.recordMoved(ctx, meta); err != nil {
+		if err := c.recordMoved(ctx, meta.Earlier[len(meta.Earlier)-1]); err != nil {
 			return meta, err
 		}
 		meta, err := c.advanceStep(ctx, meta, func(m *epochs.Record) { m.Step = epochs.StepNone })

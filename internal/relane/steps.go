@@ -74,6 +74,11 @@ func (c Resharder) drainLanes(ctx context.Context, meta epochs.Record) error {
 	if err := c.eachLane(ctx, meta.Open.Lanes, epochend.Lanes{Store: c.Store}.Seal); err != nil {
 		return err
 	}
+	if c.onlyUnused {
+		if err := c.undoIfUsed(ctx, meta); err != nil {
+			return err
+		}
+	}
 	if err := c.recheckNoReplays(ctx); err != nil {
 		return err
 	}
@@ -213,8 +218,8 @@ func (c Resharder) copyMessages(ctx context.Context, meta epochs.Record) error {
 	return nil
 }
 
-// recordMoved writes into each closed lane's tail how many of the lane's messages were copied into the next epoch.
-func (c Resharder) recordMoved(ctx context.Context, meta epochs.Record) error {
-	last := meta.Earlier[len(meta.Earlier)-1]
+// recordMoved writes into the tail of each lane of a closed epoch how many of the lane's messages were copied into the
+// next epoch.
+func (c Resharder) recordMoved(ctx context.Context, last epochs.Epoch) error {
 	return c.eachLane(ctx, last.Lanes, epochend.Lanes{Store: c.Store.ForEpoch(last)}.RecordMoved)
 }

@@ -18,6 +18,9 @@ import (
 
 // useEachFeature uses each feature that writes to storage, one after the other on the same storage account.
 func (w *world) useEachFeature() {
+	w.start(1)
+	w.stop()
+	w.must(w.newCommand(func(string) {}).TakeNumber(w.Context(), 2)) // storage is unused yet
 	w.start(2)
 	w.deliverMessages()
 	w.deliverLater()

@@ -243,13 +243,24 @@ func TestCommand_Check(t *testing.T) {
 	check(app).checkOutput(t, 0, `^settings  ok\ncontracts ok  article, delete\n`+
 		`calendar  ok  always open\nhost +ok  no plan of Azure\x27s.*\n`+
 		`stop +ok  a stop of the host is noticed.*\ntable +ok  not there yet.*\n`+
-		`schedules ok  not there yet.*\nqueues +ok  not there yet.*\n`+
+		`messages  ok  not there yet.*\nschedules ok  not there yet.*\nqueues +ok  not there yet.*\n`+
 		`blobs +ok  not there yet.*\nclock +ok .*\ncms +ok  accepts connections at 127.0.0.1:\d+\n$`, "")
 	s.openAppender(2)
-	check(app).checkOutput(t, 0, `table +ok  lanes: 2\nschedules ok  0 of at most 500,`+
+	check(app).checkOutput(t, 0, `table +ok  lanes: 2\nmessages  ok .*\nschedules ok  0 of at most 500,`+
 		` up to 0 messages a second of at most 10\nqueues +ok  0 waiting,`+
 		` 0 poisoned\nblobs +ok\nclock +ok  differs from storage's by about \ds\n`, "")
-	check(s.stageApp()).checkOutput(t, 1,
+	one := s.stageApp()
+	check(one).checkOutput(t, 0, `table +ok  lanes: 2; storage was never used, so the next start takes lanes: 1`, "")
+	s.runHandler(t.Context(), one, nil, "drain").checkOutput(t, 0, `lane 0: empty\n`, "")
+	check(one).checkOutput(t, 0, `table +ok  lanes: 1\n`, "")
+	s.runHandler(t.Context(), app, nil, "drain").checkOutput(t, 0, `lane 1: empty\n`, "")
+	appender, _ := s.openAppender(2)
+	m := weir.Message{Contract: "gone", Key: "/a", ContentType: "application/xml", Body: []byte("<gone/>")}
+	if _, err := appender.Append(t.Context(), m, ""); err != nil {
+		t.Fatal(err)
+	}
+	check(app).checkOutput(t, 1, `messages  wrong: messages wait for contracts that the settings lack: gone`, "")
+	check(one).checkOutput(t, 1,
 		`table +wrong: the number of lanes is 2 in storage, and 1 in the setting; set lanes: 2`, "")
 	check(app, "WEIR_CMS_URL=http://127.0.0.1:1/").checkOutput(t, 1,
 		`(?s)table +ok.*cms +wrong: .*refused; see whether delivery.url is right`, "")

@@ -44,7 +44,10 @@ type Record struct {
 	Next    Epoch   // the epoch that the change in progress will open
 	Used    int     // the highest epoch number so far; no number is used twice
 	Earlier []Epoch // the earlier epochs whose lanes are still stored; oldest first
-	Origin  string  // a random text, set at the first use of storage; empty in old records
+	// IsUnused says that a process has begun the last change at its start, because storage was unused; see
+	// relane.Resharder.TakeNumber. No epoch before that change has messages.
+	IsUnused bool
+	Origin   string // a random text, set at the first use of storage; empty in old records
 }
 
 func recordFrom(r storage.Row) (Record, error) {
@@ -52,7 +55,8 @@ func recordFrom(r storage.Row) (Record, error) {
 	m := Record{ETag: r.ETag, Open: Epoch{int(rows.Epoch.Of(v)), int(rows.Lanes.Of(v))},
 		Step: Step(rows.Step.Of(v)),
 		Next: Epoch{int(rows.NextEpoch.Of(v)),
-			int(rows.NextLanes.Of(v))}, Used: int(rows.UsedEpochs.Of(v)), Origin: rows.Origin.Of(v)}
+			int(rows.NextLanes.Of(v))}, Used: int(rows.UsedEpochs.Of(v)), Origin: rows.Origin.Of(v),
+		IsUnused: rows.IsUnused.Of(v)}
 	m.Used = max(m.Used, m.Open.Number)
 	if text := rows.EarlierEpochs.Of(v); text != "" {
 		if err := json.Unmarshal([]byte(text), &m.Earlier); err != nil {
@@ -66,7 +70,7 @@ func (m Record) values() (map[string]any, error) {
 	v := rows.Sparse(
 		rows.Epoch.Is(int64(m.Open.Number)), rows.Lanes.Is(int64(m.Open.Lanes)), rows.Step.Is(string(m.Step)),
 		rows.NextEpoch.Is(int64(m.Next.Number)), rows.NextLanes.Is(int64(m.Next.Lanes)),
-		rows.UsedEpochs.Is(int64(m.Used)), rows.Origin.Is(m.Origin),
+		rows.UsedEpochs.Is(int64(m.Used)), rows.Origin.Is(m.Origin), rows.IsUnused.Is(m.IsUnused),
 	)
 	if len(m.Earlier) > 0 {
 		text, err := json.Marshal(m.Earlier)

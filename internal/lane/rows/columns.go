@@ -200,6 +200,7 @@ const (
 	NextLanes     Int  = "NextLanes"
 	UsedEpochs    Int  = "Used"
 	EarlierEpochs Text = "Earlier" // JSON
+	IsUnused      Bool = "Unused"
 )
 
 // Columns of meta/forgotten, the state of the search for blobs to which no row refers.

@@ -161,7 +161,7 @@ func (l Lanes) Close(ctx context.Context, number int, nonce string, settle time.
 // Reopen reopens a closed lane, so that a process can hold it again. The caller must have the lane's lease. Reopen
 // writes tail even if the lane is not closed, so that a late write of Close fails.
 func (l Lanes) Reopen(ctx context.Context, number int, nonce string) error {
-	_, err := l.Store.RaiseFence(ctx, number, nonce, lane.Tail{}, func(t *lane.Tail) { t.IsClosed = false })
+	_, err := l.Store.RaiseFence(ctx, number, nonce, lane.Tail{}, func(t *lane.Tail) { t.IsClosed, t.MovedRecorded = false, false })
 	return err
 }
 

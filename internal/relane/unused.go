@@ -1,0 +1,108 @@
+package relane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"weir/internal/lane"
+	"weir/internal/lane/epochs"
+	"weir/internal/storage"
+)
+
+// The number of lanes decides where a key's messages are. While no message was ever stored, no key has a place yet. So
+// a process whose settings have another number than storage takes that number into storage at its start, by the same
+// change as the command. It does so only if storage is unused:
+//
+//   - No lane of any epoch ever took a message.
+//   - No schedule, batch or bulk replay is stored. Their owners know the number that is in storage now.
+//
+// The process checks that before the change begins, and again after all heads are sealed, when no message can be
+// appended any more. If a message came meanwhile, the process undoes the change.
+
+// ErrUsed means that storage is not unused.
+var ErrUsed = errors.New("storage was used with another number of lanes")
+
+// usedPartitions have the rows of schedules, batches and finished bulk replays. A running bulk replay has a row in
+// lane 0, and Run refuses to begin a change then.
+var usedPartitions = []string{"schedules", "batches", "replays"}
+
+// TakeNumber changes the number of lanes to n, as Run does, if storage is unused. Otherwise it returns ErrUsed, and the
+// number of lanes stays. It also continues such a change of a process that has crashed. If it fails with another error,
+// the change can be unfinished: call TakeNumber again.
+func (c Resharder) TakeNumber(ctx context.Context, n int) error {
+	if err := c.checkUnused(ctx, n); err != nil {
+		return err
+	}
+	c.onlyUnused = true
+	return c.Run(ctx, n)
+}
+
+// checkUnused returns ErrUsed if storage is not unused, or if a change to another number than n is under way.
+func (c Resharder) checkUnused(ctx context.Context, n int) error {
+	return c.retryTransient(ctx, func() error {
+		meta, err := epochs.Read(ctx, c.Store.Table)
+		if err != nil {
+			return err
+		}
+		isOther := meta.Step == epochs.StepUndo || meta.Step != epochs.StepNone && meta.Next.Lanes != n
+		if isOther || meta.Open.Number > 1 && !meta.IsUnused {
+			return ErrUsed
+		}
+		isUnused, err := IsUnused(ctx, c.Store, meta)
+		if err == nil && !isUnused {
+			err = ErrUsed
+		}
+		return err
+	})
+}
+
+// IsUnused reports whether no lane ever took a message, and no schedule, batch or finished bulk replay is stored. The
+// parameter meta is the record of epochs.
+func IsUnused(ctx context.Context, store *lane.Store, meta epochs.Record) (bool, error) {
+	if meta.Open.Number > 1 && !meta.IsUnused {
+		return false, nil
+	}
+	for _, partition := range usedPartitions {
+		page, err := store.Table.Range(ctx, storage.Query{Partition: partition, Limit: 1, Columns: []string{}})
+		if err != nil || len(page.Rows) > 0 || page.More {
+			return false, err
+		}
+	}
+	open := store.ForEpoch(meta.Open)
+	hasTaken := make([]bool, meta.Open.Lanes)
+	err := lane.ForEach(meta.Open.Lanes, func(number int) error {
+		c, err := open.ReadControl(ctx, number)
+		hasTaken[number] = c.Head.Next > 1
+		return err
+	})
+	for _, taken := range hasTaken {
+		if taken {
+			return false, err
+		}
+	}
+	return err == nil, err
+}
+
+// undoIfUsed is called after all heads are sealed. If a message came meanwhile, it undoes the change, and returns
+// ErrUsed. It leaves a change that the command has begun as it is.
+func (c Resharder) undoIfUsed(ctx context.Context, meta epochs.Record) error {
+	err := c.checkUnused(ctx, meta.Next.Lanes)
+	if !errors.Is(err, ErrUsed) || !meta.IsUnused {
+		return err
+	}
+	_, undoErr := epochs.Update(ctx, c.Store.Table, func(m *epochs.Record) error {
+		if m.Step != epochs.StepDrain || m.Next != meta.Next {
+			return epochs.ErrNoChange
+		}
+		m.Step = epochs.StepUndo
+		return nil
+	})
+	if undoErr == nil {
+		undoErr = c.undoChange(ctx)
+	}
+	if undoErr != nil {
+		return fmt.Errorf("undo the change: %w", undoErr)
+	}
+	return err
+}
