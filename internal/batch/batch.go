@@ -76,14 +76,14 @@ func formatOf(contentType string) (wire.BatchFormat, error) {
 
 // checkStart refuses a document by its first bytes, before any of it is stored. Otherwise the sender would get a 202,
 // although it is already certain that no part can be read. It returns a reader of the whole document.
-func checkStart(format wire.BatchFormat, contentType string, body io.Reader) (io.Reader, error) {
+func checkStart(set *contract.Set, format wire.BatchFormat, contentType string, body io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReaderSize(body, contract.StartSize)
 	head, err := buffered.Peek(contract.StartSize)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	if format == wire.BatchXML {
-		return buffered, contract.CheckStart(contentType, head)
+		return buffered, set.CheckStart(contentType, head)
 	}
 	isGzip := bytes.HasPrefix(head, []byte("\x1f\x8b"))
 	if format == wire.BatchMultipart && !isGzip {

@@ -93,7 +93,7 @@ func (r *Runner) Accept(ctx context.Context, s Spec, body io.Reader) (wire.Batch
 	if err != nil {
 		return wire.Batch{}, err
 	}
-	body, err = checkStart(one.batch.Format, s.ContentType, body)
+	body, err = checkStart(r.Contracts, one.batch.Format, s.ContentType, body)
 	if err != nil {
 		return wire.Batch{}, err
 	}

@@ -72,21 +72,8 @@ func decodeKnown(body []byte, charset string) (text, encoding string, err error)
 	return blankDeclaration(text[:length]) + text[length:], encoding, nil
 }
 
-// StartSize is the number of bytes at the start of a document that are enough for CheckStart.
+// StartSize is the number of bytes at the start of a document in which Weir looks for its encoding.
 const StartSize = 4 << 10
-
-// CheckStart refuses a document because of its Content-Type or its encoding, by the document's first StartSize bytes.
-// An empty Content-Type means application/xml. The error is a *weir.Error of the kind Unsupported or Malformed.
-func CheckStart(contentType string, head []byte) error {
-	if contentType == "" {
-		contentType = "application/xml"
-	}
-	charset, err := parseContentType(contentType)
-	if err == nil && len(head) > 0 {
-		_, _, err = findEncoding(head, charset)
-	}
-	return err
-}
 
 // CheckText checks a document that comes as a text, and so in UTF-8 for certain, for example as a value in JSON. If its
 // XML declaration or the charset parameter says otherwise, the document would be garbled without an error. The error is

@@ -86,6 +86,26 @@ func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath)
 	return p, nil
 }
 
+// CheckStart checks the beginning of a document up to its root element, as Split and Next would: its Content-Type, its
+// encoding, and what stands before the root. The slice head has the first StartSize bytes of the document, or all of it.
+// The error is a *weir.Error of the kind Unsupported or Malformed.
+func (s *Set) CheckStart(contentType string, head []byte) error {
+	p, err := s.Split(bytes.NewReader(head), contentType)
+	for err == nil && !p.hasRoot {
+		_, err = p.readToken()
+	}
+	if p == nil || len(head) < StartSize || p.decoder.InputOffset() < p.source.base+int64(len(p.source.kept)) {
+		return err
+	}
+	// The last token goes on behind the head. Of a text, the beginning is known.
+	last := trimSpace(string(p.source.kept[p.source.tokenAt-p.source.base:]))
+	if last == "" || last[0] == '<' || p.hasRoot {
+		return nil
+	}
+	problem := p.limits.describeProblem(fmt.Sprintf("there is text outside the root element: %q", shorten(last)))
+	return malformedError(problem, weir.Problem{Rule: "xml", Message: problem})
+}
+
 // PartType returns the Content-Type of the parts.
 func (p *Splitter) PartType() string { return p.partType }
 
