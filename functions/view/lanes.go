@@ -125,6 +125,8 @@ func describeLane(l *overview.Lane) wire.Lane {
 		PausedBy: l.PauseCause.By, PausedUntil: l.PauseCause.Until, PauseReason: l.PauseCause.Reason,
 		Pauses:    wire.NewPauses(l.Pauses),
 		NextDueAt: l.NextDue, LastError: l.LastError, LastErrorAt: l.LastErrorAt,
+		LastDeliveredAt: l.LastDeliveredAt, AttemptingID: l.AttemptingID, AttemptingSince: l.AttemptingSince,
+		RefusedKeys: l.Refused.Count, RefusedKey: l.Refused.First, HasFewRefused: l.Refused.AreFew(),
 	}
 	for _, m := range l.Missing {
 		out.MissingContracts = append(out.MissingContracts, wire.MissingContract(m))

@@ -62,6 +62,21 @@ var rules = [
     '''
   }
   {
+    name: 'keys-refused'
+    severity: 2
+    window: 'PT30M'
+    runbook: 'the-cms-answers-403-or-500'
+    description: 'The CMS has refused the messages of one key or two for a quarter of an hour, and taken no other.'
+    query: '''
+      traces
+      | where customDimensions.Category == "Host.Function.Console"
+      | extend line = parse_json(message)
+      | where line.msg == "sweep: the cms refuses keys"
+      | summarize lines = count(), since = min(timestamp), last = max(timestamp) by lane = tostring(line.lane)
+      | where last - since > 15m and last > ago(10m)
+    '''
+  }
+  {
     name: 'posts-refused'
     severity: 2
     window: 'PT30M'

@@ -46,6 +46,13 @@ var rules = [
     expression: 'max by (lane, contract) (weir_lane_missing_contract_messages) > 0'
   }
   {
+    name: 'WeirKeysRefused'
+    severity: 2
+    for: 'PT15M'
+    runbook: 'the-cms-answers-403-or-500'
+    expression: 'max by (lane) (weir_lane_refused_keys) > 0'
+  }
+  {
     name: 'WeirNothingDelivered'
     severity: 1
     for: 'PT5M'

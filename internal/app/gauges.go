@@ -40,7 +40,11 @@ func (r *running) newLaneGauges() *laneGauges {
 		if err != nil {
 			return err
 		}
-		r.instruments.recordLane(number, control, oldest, time.Now())
+		refused, err := r.overview.ReadRefusedKeys(ctx, number, control)
+		if err != nil {
+			return err
+		}
+		r.instruments.recordLane(number, control, oldest, time.Now(), refused)
 		return nil
 	}}
 }

@@ -9,6 +9,7 @@ import (
 	"weir/internal/history"
 	"weir/internal/lane"
 	"weir/internal/notify"
+	"weir/internal/overview"
 	"weir/internal/storage/azure"
 	"weir/internal/telemetry"
 	"weir/internal/weir"
@@ -64,7 +65,7 @@ func (i *instruments) Poisoned() {
 	i.recorder.Poisoned()
 }
 
-func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Time) {
+func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Time, refused overview.RefusedKeys) {
 	_, byOperator := c.LanePause(now)
 	closed, _, _ := i.calendar.At(now)
 	missing := map[string]int64{}
@@ -72,7 +73,14 @@ func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Ti
 		missing[m.Contract] = m.Messages
 	}
 	i.metrics.Saw(number, telemetry.LaneView{Waiting: c.WaitingCount(), Oldest: oldest, Missing: missing,
-		Paused: map[string]bool{"operator": byOperator, "calendar": closed, "cms": c.Tail.PausedUntil.After(now)}})
+		Paused:      map[string]bool{"operator": byOperator, "calendar": closed, "cms": isPausedByCMS(c.Tail, refused, now)},
+		RefusedKeys: refused.Count})
+}
+
+// isPausedByCMS reports whether a lane is paused because the CMS is away. If the CMS refuses a few keys only, the lane
+// pauses for these alone.
+func isPausedByCMS(t lane.Tail, refused overview.RefusedKeys, now time.Time) bool {
+	return t.PausedUntil.After(now) && !refused.AreFew()
 }
 
 func (i *instruments) drainObserver() drain.Observer { return multiObserver{i.recorder, i.metrics} }

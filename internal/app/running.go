@@ -121,8 +121,12 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 		age = max(0, now.Sub(oldest))
 	}
 	r.instruments.recorder.Waits(number, c.WaitingCount(), age)
-	r.instruments.recordLane(number, c, oldest, now)
-	r.logPauseByCMS(number, c.Tail, now)
+	refused, refusedErr := (&overview.Overview{Store: r.store}).ReadRefusedKeys(ctx, number, c)
+	if refusedErr != nil {
+		r.log.Warn("sweep: refused keys not known", "lane", number, "err", refusedErr)
+	}
+	r.instruments.recordLane(number, c, oldest, now, refused)
+	r.logPauseByCMS(number, c.Tail, refused, now)
 	if r.replays != nil {
 		r.replays.ResumeOrphans(c)
 	}
@@ -137,10 +141,16 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	}
 }
 
-// logPauseByCMS logs that a lane is paused because of the CMS. A holder logs the beginning of a pause only, and a CMS can
+// logPauseByCMS logs that a lane is paused because the CMS is away, or refuses a few keys. A holder logs the beginning of a pause only, and a CMS can
 // ask for a pause of an hour (Retry-After). An alert on log lines needs lines for as long as the pause lasts.
-func (r *running) logPauseByCMS(number int, t lane.Tail, now time.Time) {
-	if left := t.PausedUntil.Sub(now); left > 0 {
+func (r *running) logPauseByCMS(number int, t lane.Tail, refused overview.RefusedKeys, now time.Time) {
+	left := t.PausedUntil.Sub(now)
+	switch {
+	case left <= 0:
+	case refused.AreFew():
+		r.log.Warn("sweep: the cms refuses keys", "lane", number, "key", refused.First, "depth", refused.Count,
+			"delay_ms", left.Milliseconds(), "err", t.PauseReason)
+	default:
 		r.log.Warn("sweep: lane is paused by the cms", "lane", number, "delay_ms", left.Milliseconds(),
 			"err", t.PauseReason)
 	}

@@ -279,6 +279,9 @@ var pauseEnds = regexp.MustCompile(` (Next try|It ends) at [^\n]*`)
 func describePause(l *wire.Lane) string {
 	switch l.PausedBy {
 	case "cms":
+		if l.HasFewRefused {
+			return fmt.Sprintf("pauses, because the CMS refuses %s", formatCount(l.RefusedKeys, "key"))
+		}
 		return "is paused, because the CMS is unavailable"
 	case "calendar":
 		return "is closed by the calendar"

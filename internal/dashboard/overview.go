@@ -80,6 +80,9 @@ type health struct {
 	Reason                        string    // reason of the pause until PausedUntil; "" = no lane is paused for the CMS
 	FailedAt                      time.Time // time of the last attempt if that attempt failed; otherwise zero
 	FailedReason                  string
+	RefusedKeys                   int64     // keys that the CMS refuses, if they are few
+	RefusedKey, RefusedReason     string    // one of these keys, and the words of the CMS
+	RefusedUntil                  time.Time // when they are tried again; zero = now
 	Tone                          badge
 }
 
@@ -252,6 +255,10 @@ func newHealth(s Step, lanes []wire.Lane) health {
 		h.Share = float64(h.Attempts-s.Attempts[weir.OutcomeDelivered]) / float64(h.Attempts)
 	}
 	for _, l := range lanes {
+		if l.HasFewRefused {
+			h.noteRefusedKeys(l)
+			continue
+		}
 		if l.PausedBy == "cms" && (h.Reason == "" || l.PausedUntil.Before(h.PausedUntil)) {
 			h.PausedUntil, h.Reason = l.PausedUntil, cmp.Or(l.PauseReason, l.LastError, "it did not answer")
 		}
@@ -260,6 +267,8 @@ func newHealth(s Step, lanes []wire.Lane) health {
 	switch {
 	case h.Reason != "":
 		h.Tone = badge{"unavailable", "pause", "bad"}
+	case h.RefusedKeys > 0:
+		h.Tone = badge{"refuses " + formatPlural(int(h.RefusedKeys), "key", "keys"), "warn", "warn"}
 	case !h.FailedAt.IsZero():
 		h.Tone = badge{"failed when last asked", "warn", "bad"}
 	case h.Attempts == 0:
@@ -272,10 +281,24 @@ func newHealth(s Step, lanes []wire.Lane) health {
 	return h
 }
 
+// noteRefusedKeys adds the few keys of a lane that the CMS refuses.
+func (h *health) noteRefusedKeys(l wire.Lane) {
+	h.RefusedKeys += l.RefusedKeys
+	if h.RefusedReason == "" {
+		h.RefusedKey, h.RefusedReason = l.RefusedKey, cmp.Or(l.PauseReason, l.LastError)
+	}
+	if l.PausedBy == "cms" && (h.RefusedUntil.IsZero() || l.PausedUntil.Before(h.RefusedUntil)) {
+		h.RefusedUntil = l.PausedUntil
+	}
+}
+
 // noteLastFailure sets FailedAt and FailedReason if the last known attempt failed. It looks into the history and
 // also at the lanes, because the history shows the attempts of other instances up to two minutes late. The field
 // FoundDown of a lane shows a failure at once.
 func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
+	if h.RefusedKeys > 0 {
+		return // the last failure is the refusal of a key
+	}
 	failedAt := s.FailedAt
 	for _, l := range lanes {
 		if l.FoundDown && l.LastErrorAt.After(failedAt) {

@@ -15,9 +15,9 @@ import (
 type attemptHost interface {
 	// canSend reports whether a message can be sent now; see session.canSend.
 	canSend(ctx context.Context, e *lane.Entry) (bool, error)
-	// moveDueUntil waits for a result from sent, and returns this result. Meanwhile it continues to move due messages
-	// of other keys into their keys' queues.
-	moveDueUntil(ctx context.Context, keyHash string, sent <-chan weir.Result) weir.Result
+	// moveDueUntil waits for a result of e from sent, and returns this result. Meanwhile it continues to move due
+	// messages of other keys into their keys' queues.
+	moveDueUntil(ctx context.Context, e *lane.Entry, sent <-chan weir.Result) weir.Result
 }
 
 // attempter sends one message at a time to the CMS.
@@ -80,7 +80,7 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 	delivery := weir.Delivery{Message: &e.Message, Fence: a.fence, RememberedID: c.remembered.ID,
 		Attempt: e.AttemptCount + 1, Since: waitingSince(e)}
 	go func() { sent <- a.sendSafely(ctx, delivery) }()
-	return a.host.moveDueUntil(ctx, e.KeyHash(), sent), nil
+	return a.host.moveDueUntil(ctx, e, sent), nil
 }
 
 // rejectUnsent returns the result of a message that is rejected because it cannot be sent.

@@ -24,7 +24,7 @@ type fakeHost struct {
 
 func (h *fakeHost) canSend(context.Context, *lane.Entry) (bool, error) { return !h.isPaused, h.err }
 
-func (h *fakeHost) moveDueUntil(_ context.Context, _ string, sent <-chan weir.Result) weir.Result {
+func (h *fakeHost) moveDueUntil(_ context.Context, _ *lane.Entry, sent <-chan weir.Result) weir.Result {
 	return <-sent
 }
 

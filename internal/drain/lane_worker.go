@@ -375,6 +375,7 @@ func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail) (w *lane.Wr
 				tail.InFlightCrashes++
 			}
 		}
+		forgetSlowAttempt(tail) // it was an attempt of a holder that crashed
 		tail.IsOpen, tail.Holder, former.nonce = true, d.Name, tail.Nonce
 	})
 	return w, former, err

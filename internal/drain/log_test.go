@@ -56,6 +56,36 @@ func TestDrainer_Logs_TheIDThatUsersKnow(t *testing.T) {
 	})
 }
 
+// Operators must see an attempt that takes long, in the log and in tail, as long as it lasts. Without that, a lane whose
+// CMS hangs seems to do nothing until the timeout.
+func TestDrainer_ShowsAnAttemptUnderWay(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.setAnswer(answerAfter(20*time.Second, 200))
+		id := w.post("a", "slow")
+		var log bytes.Buffer
+		p := w.start(withLog(&log))
+		began := time.Now()
+		p.Wake(0)
+		time.Sleep(4 * time.Second)
+		if tail := w.control().Tail; tail.AttemptingID != "" {
+			t.Errorf("after 4s: got %+v, want no attempt in tail yet, because each costs a commit", tail.HolderReport)
+		}
+		time.Sleep(2 * time.Second)
+		if tail := w.control().Tail; tail.AttemptingID != id.String() || tail.AttemptingSince.Sub(began) > time.Second ||
+			!tail.LastDeliveredAt.IsZero() || !strings.Contains(log.String(), "drain: attempt under way") {
+			t.Errorf("after 6s: got %+v and the log\n%s\nwant the attempt of %s since %s", tail.HolderReport, &log, id,
+				began)
+		}
+		w.waitUntilEmpty(time.Minute)
+		time.Sleep(time.Second)
+		if tail := w.control().Tail; tail.AttemptingID != "" || !tail.AttemptingSince.IsZero() ||
+			tail.LastDeliveredAt.Sub(began) < 20*time.Second {
+			t.Errorf("after the answer: got %+v, want the time of the delivery, and no attempt", tail.HolderReport)
+		}
+		p.close(t)
+	})
+}
+
 func TestDrainer_Logs_OneLineAMessage(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
@@ -67,7 +97,8 @@ func TestDrainer_Logs_OneLineAMessage(t *testing.T) {
 		})
 		want := map[string]int{}
 		for i := range 40 {
-			want[w.post(strconv.Itoa(i%7), []string{"good", "bad", "good", "second try"}[i%4]).String()] = 1
+			lines := []int{1, 1, 1, 2}[i%4] // one for the end, and one for each failed attempt
+			want[w.post(strconv.Itoa(i%7), []string{"good", "bad", "good", "second try"}[i%4]).String()] = lines
 		}
 		var log bytes.Buffer
 		p := w.start(func(cfg *drain.Config) { cfg.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
@@ -89,7 +120,7 @@ func TestDrainer_Logs_OneLineAMessage(t *testing.T) {
 			got[read.ID]++
 		}
 		if !maps.Equal(got, want) {
-			t.Errorf("got %d lines of %d messages, want one of each of %d:\n%s",
+			t.Errorf("got %d lines of %d messages, want one of each of %d, and one for each failed attempt:\n%s",
 				strings.Count(log.String(), "\n"), len(got), len(want), &log)
 		}
 	})

@@ -48,13 +48,13 @@ func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, resul
 	return o.guard.countMessage(ctx)
 }
 
-// logAttempt logs an attempt. The default level shows only an attempt that made its message final, because on Azure log
-// lines cost more money than the storage account.
+// logAttempt logs an attempt. The default level shows an attempt that made its message final, and one that failed. The
+// lines of one that is repeated are few: pauses and backoff bound them.
 func (o *outcomeRecorder) logAttempt(ctx context.Context, e *lane.Entry, number int, result weir.Result,
 	outcome weir.Outcome,
 ) {
 	level := slog.LevelDebug
-	if e.Stage.Final() {
+	if e.Stage.Final() || outcome == weir.OutcomeRetry || outcome == weir.OutcomeUnavailable {
 		level = slog.LevelInfo
 	}
 	reason := result.Reason
@@ -96,6 +96,7 @@ func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome 
 	}
 	o.remembered.recordResult(c, ch, result)
 	o.guard.clearInFlight(ch, outcome)
+	ch.UpdateTail(forgetSlowAttempt)
 	o.saveError(ch, result, outcome)
 	return ch, err
 }
@@ -124,6 +125,7 @@ func (o *outcomeRecorder) finalize(c *candidate, ch *lane.Change, result weir.Re
 	at, stage := storedTime(o.now()), weir.Dead
 	if outcome == weir.OutcomeDelivered {
 		stage = weir.Delivered
+		ch.UpdateTail(func(t *lane.Tail) { t.LastDeliveredAt = at }) // operators see that an error is over
 	}
 	o.history.recordFinal(c, ch, stage)
 	o.reportFinal(c.entry, stage, at)

@@ -218,11 +218,16 @@ func (s *session) canSend(ctx context.Context, e *lane.Entry) (bool, error) {
 	return !s.opensAt(now).After(now) && !s.pauses.isKeyPaused(e.KeyHash(), now), nil
 }
 
-// moveDueUntil moves due messages of other keys until the request to the CMS has its result. keyHash is the key of the
-// message that the request sends.
-func (s *session) moveDueUntil(ctx context.Context, keyHash string, sent <-chan weir.Result) weir.Result {
-	s.due.sendingKey = keyHash
+// slowAttempt is the time after which operators can see an attempt that is under way. Each such attempt costs a commit.
+const slowAttempt = 5 * time.Second
+
+// moveDueUntil moves due messages of other keys until the request to the CMS has its result. The request sends the
+// message e.
+func (s *session) moveDueUntil(ctx context.Context, e *lane.Entry, sent <-chan weir.Result) weir.Result {
+	s.due.sendingKey = e.KeyHash()
 	defer func() { s.due.sendingKey = "" }()
+	began, slow := s.now(), time.NewTimer(slowAttempt)
+	defer slow.Stop()
 	for {
 		s.due.advance(ctx) // an error is ignored here: serveRequests gets it again later, and returns it
 		next, stop := s.waiter.startTimer(s.due.nextReadAt())
@@ -231,12 +236,28 @@ func (s *session) moveDueUntil(ctx context.Context, keyHash string, sent <-chan 
 			stop()
 			s.due.advance(ctx)
 			return result
+		case <-slow.C:
+			s.reportSlowAttempt(e, began)
 		case <-s.waiter.news:
 		case <-next:
 		}
 		stop()
 	}
 }
+
+// reportSlowAttempt writes into tail, and logs, that an attempt is under way that takes long. The outcome of the
+// attempt, or the hand-over, removes it from tail.
+func (s *session) reportSlowAttempt(e *lane.Entry, began time.Time) {
+	id, since := e.Message.Public().String(), storedTime(began)
+	s.log.Info("drain: attempt under way", "message_id", id, "seq", e.Seq(), "fence", s.fence, "attempt",
+		e.AttemptCount+1, "duration_ms", s.now().Sub(began).Milliseconds())
+	ch := &lane.Change{}
+	ch.UpdateTail(func(t *lane.Tail) { t.AttemptingID, t.AttemptingSince = id, since })
+	s.journal.addChange(ch, true)
+}
+
+// forgetSlowAttempt records that no attempt is under way.
+func forgetSlowAttempt(t *lane.Tail) { t.AttemptingID, t.AttemptingSince = "", time.Time{} }
 
 // pollControl applies the control rows of a finished read, and reports whether they show work. If no read is under way,
 // and the last read began longer than minAge ago, pollControl begins a read.
@@ -298,6 +319,7 @@ func (s *session) buildHandOver() *lane.Change {
 		s.saveProgress(ch)
 	}
 	ch.UpdateTail(s.attempter.guard.recordHandOver)
+	ch.UpdateTail(forgetSlowAttempt)
 	if text, at := s.interruption, storedTime(s.now()); text != "" {
 		ch.UpdateTail(func(t *lane.Tail) { t.LastError, t.LastErrorAt = text, at })
 	}

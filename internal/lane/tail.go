@@ -59,6 +59,12 @@ type HolderReport struct {
 	Holder      string // name of the process that raised the fence last
 	LastError   string // error of the last attempt that did not deliver
 	LastErrorAt time.Time
+
+	LastDeliveredAt time.Time // time of the last delivery
+	// AttemptingID is the id of the message whose attempt takes long, and AttemptingSince the beginning of that attempt;
+	// zero = no attempt is known that takes long.
+	AttemptingID    string
+	AttemptingSince time.Time
 }
 
 // CrashRecord counts the crashes of holders. It also names the message that a cautious holder is about to send.
@@ -138,6 +144,8 @@ func (t Tail) tailValues() map[string]any {
 		rows.RefusingSince.Is(t.RefusingSince), rows.ProbedBelow.Is(t.ProbedBelow),
 		rows.SettleUntil.Is(t.SettleUntil), rows.NextAllowedAt.Is(t.NextAllowedAt),
 		rows.Holder.Is(t.Holder), rows.LastError.Is(t.LastError), rows.LastErrorAt.Is(t.LastErrorAt),
+		rows.LastDeliveredAt.Is(t.LastDeliveredAt), rows.AttemptingID.Is(t.AttemptingID),
+		rows.AttemptingSince.Is(t.AttemptingSince),
 		rows.IsOpen.Is(t.IsOpen), rows.Crashes.Is(t.Crashes), rows.InFlightSeq.Is(t.InFlightSeq),
 		rows.InFlightCrashes.Is(t.InFlightCrashes), rows.InFlightFence.Is(t.InFlightFence),
 		rows.IsClosed.Is(t.IsClosed), rows.MovedRecorded.Is(t.MovedRecorded), rows.SentBelow.Is(t.SentBelow),
@@ -157,9 +165,10 @@ func tailFrom(r storage.Row) Tail {
 		CMSPause: CMSPause{PausedUntil: rows.PausedUntil.Of(v), PauseReason: rows.PauseReason.Of(v),
 			PauseCount: rows.PauseCount.Of(v), RefusingSince: rows.RefusingSince.Of(v),
 			ProbedBelow: rows.ProbedBelow.Of(v)},
-		Missing:      unpackMissing(rows.Missing.Of(v)),
-		SendLimits:   SendLimits{rows.SettleUntil.Of(v), rows.NextAllowedAt.Of(v)},
-		HolderReport: HolderReport{rows.Holder.Of(v), rows.LastError.Of(v), rows.LastErrorAt.Of(v)},
+		Missing:    unpackMissing(rows.Missing.Of(v)),
+		SendLimits: SendLimits{rows.SettleUntil.Of(v), rows.NextAllowedAt.Of(v)},
+		HolderReport: HolderReport{rows.Holder.Of(v), rows.LastError.Of(v), rows.LastErrorAt.Of(v),
+			rows.LastDeliveredAt.Of(v), rows.AttemptingID.Of(v), rows.AttemptingSince.Of(v)},
 		CrashRecord: CrashRecord{IsOpen: rows.IsOpen.Of(v), Crashes: rows.Crashes.Of(v),
 			InFlightSeq: rows.InFlightSeq.Of(v), InFlightCrashes: rows.InFlightCrashes.Of(v),
 			InFlightFence: rows.InFlightFence.Of(v)},

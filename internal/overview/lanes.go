@@ -37,6 +37,11 @@ type Lane struct {
 	PauseCause  PauseCause             // why the lane sends no message; zero = the lane can send messages
 	Missing     []lane.MissingContract // contracts that the settings lack, and for which messages wait
 	FoundDown   bool                   // the lane paused because of the CMS; no verdict and no operator's resume followed yet
+
+	LastDeliveredAt time.Time // if it is later than LastErrorAt, the error is over
+	AttemptingID    string    // message whose attempt is under way and takes long; "" = none is known
+	AttemptingSince time.Time
+	Refused         RefusedKeys // keys that the CMS refuses, although it may take others
 }
 
 // Rate is a number of messages per minute.
@@ -97,10 +102,15 @@ func (o *Overview) readLane(ctx context.Context, number int) (Lane, error) {
 		Held:  c.Tail.IsOpen, Holder: c.Tail.Holder, Fence: c.Tail.Fence, NextDue: c.Tail.DueAt(),
 		LastError: c.Tail.LastError, LastErrorAt: c.Tail.LastErrorAt, Pauses: c.Pauses(now),
 		PauseCause: o.firstPauseCause(c, now), FoundDown: c.Tail.PauseCount > 0,
-		Missing: c.MissingContracts(),
+		Missing:         c.MissingContracts(),
+		LastDeliveredAt: c.Tail.LastDeliveredAt, AttemptingID: c.Tail.AttemptingID,
+		AttemptingSince: c.Tail.AttemptingSince,
 	}
 	if l.Waiting > 0 {
 		if err := o.countStages(ctx, c, &l); err != nil {
+			return Lane{}, err
+		}
+		if l.Refused, err = o.ReadRefusedKeys(ctx, number, c); err != nil {
 			return Lane{}, err
 		}
 	}
@@ -108,8 +118,27 @@ func (o *Overview) readLane(ctx context.Context, number int) (Lane, error) {
 	if o.Rates != nil {
 		l.RatesUntil = o.Rates.CompleteUntil()
 	}
-	l.DrainEstimate = l.estimateDrain(o.readPace(ctx, number))
+	if pace := o.readPace(ctx, number); !l.isStanding(pace) {
+		l.DrainEstimate = l.estimateDrain(pace)
+	}
 	return l, nil
+}
+
+// standingAfter is the least time without an outcome after which a lane counts as standing.
+const standingAfter = 10 * time.Second
+
+// isStanding reports whether messages could be sent, and for some time no attempt has ended: the CMS hangs, or the
+// holder died. An estimate from the pace of earlier minutes would be untrue then.
+func (l *Lane) isStanding(pace Rate) bool {
+	if l.OldestAt.IsZero() {
+		return false
+	}
+	moved := laterOf(laterOf(l.LastDeliveredAt, l.LastErrorAt), l.OldestAt)
+	limit := standingAfter
+	if pace.Known && pace.PerMinute > 0 { // a slow CMS needs longer for each message
+		limit = max(limit, toDuration(3/pace.PerMinute))
+	}
+	return l.At.Sub(moved) > limit
 }
 
 // countStages counts the waiting messages by stage, and finds the oldest one. It reads rows that can be newer than the

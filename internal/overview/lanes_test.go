@@ -193,3 +193,55 @@ func TestSumLanes(t *testing.T) {
 		}
 	})
 }
+
+// If the CMS refuses one key, operators must see this key and not an outage. If it refuses many, it may be an outage.
+func TestLanes_RefusedKeys(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		if l := w.readLane(0); l.Refused != (overview.RefusedKeys{}) {
+			t.Errorf("before: got %+v, want no refused key", l.Refused)
+		}
+		w.appendMessage("refused/a")
+		w.appendMessage("refused/a")
+		w.drainFor(10 * time.Second)
+		l := w.readLane(0)
+		if want := (overview.RefusedKeys{Count: 1, First: "refused/a", Complete: true}); l.Refused != want ||
+			!l.Refused.AreFew() {
+			t.Errorf("got %+v, want %+v, which are few", l.Refused, want)
+		}
+		if l.PauseCause.By != overview.ByCMS || !l.PauseCause.IsRefused {
+			t.Errorf("got the pause %+v, want one by the CMS for refused messages", l.PauseCause)
+		}
+		w.appendMessage("refused/b")
+		w.appendMessage("refused/c")
+		w.drainFor(10 * time.Second)
+		if l := w.readLane(0); l.Refused.Count != 3 || l.Refused.AreFew() {
+			t.Errorf("got %+v, want 3 refused keys, which can be all", l.Refused)
+		}
+		w.appendMessage("ok")
+		w.drainFor(time.Second)
+		if l := w.readLane(0); l.LastDeliveredAt.IsZero() || l.Counts.Delivered != 1 {
+			t.Errorf("after a delivery: got %+v, want its time", l)
+		}
+	})
+}
+
+// An estimate from the pace of earlier minutes is untrue while nothing moves.
+func TestLanes_NoEstimateWhileNothingMoves(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.rates[pace] = 60
+		w.appendMessage("a")
+		w.appendMessage("b")
+		time.Sleep(5 * time.Second)
+		if l := w.readLane(0); !l.DrainEstimate.Known {
+			t.Errorf("after 5s: got %+v, want an estimate", l)
+		}
+		time.Sleep(6 * time.Second)
+		if l := w.readLane(0); l.DrainEstimate.Known {
+			t.Errorf("after 11s without an outcome: got the estimate %s, want none", l.DrainEstimate.In)
+		}
+		w.rates[pace] = 6 // a slow CMS, which needs ten seconds for a message
+		if l := w.readLane(0); !l.DrainEstimate.Known {
+			t.Errorf("with a slow CMS: got %+v, want an estimate", l)
+		}
+	})
+}

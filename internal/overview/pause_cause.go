@@ -17,9 +17,10 @@ const (
 
 // PauseCause is the reason why a lane sends no message. The zero PauseCause means that the lane can send messages.
 type PauseCause struct {
-	By     string // ByOperator, ByCalendar or ByCMS
-	Reason string
-	Until  time.Time // zero = until an operator resumes the lane
+	By        string // ByOperator, ByCalendar or ByCMS
+	IsRefused bool   // with ByCMS: the CMS answers and refuses messages; it may take messages of other keys
+	Reason    string
+	Until     time.Time // zero = until an operator resumes the lane
 }
 
 // pauseCauses returns the causes that exist at the time "now": first the operator's pause of the lane, then the closed
@@ -27,13 +28,14 @@ type PauseCause struct {
 func (o *Overview) pauseCauses(c lane.Control, now time.Time) []PauseCause {
 	var causes []PauseCause
 	if p, ok := c.LanePause(now); ok {
-		causes = append(causes, PauseCause{ByOperator, p.Reason, p.Until})
+		causes = append(causes, PauseCause{By: ByOperator, Reason: p.Reason, Until: p.Until})
 	}
 	if closed, reason, until := o.isClosed(now); closed {
-		causes = append(causes, PauseCause{ByCalendar, reason, until})
+		causes = append(causes, PauseCause{By: ByCalendar, Reason: reason, Until: until})
 	}
 	if c.Tail.PausedUntil.After(now) {
-		causes = append(causes, PauseCause{ByCMS, c.Tail.PauseReason, c.Tail.PausedUntil})
+		causes = append(causes, PauseCause{ByCMS, !c.Tail.RefusingSince.IsZero(), c.Tail.PauseReason,
+			c.Tail.PausedUntil})
 	}
 	return causes
 }
@@ -57,6 +59,9 @@ func (h PauseCause) describe() string {
 	case ByCalendar:
 		return "the calendar is closed" + describeReason(h.Reason, h.Until)
 	case ByCMS:
+		if h.IsRefused {
+			return "the CMS refuses it; next try at " + formatTime(h.Until) + describeReason(h.Reason, time.Time{})
+		}
 		return "the CMS is unavailable; next try at " + formatTime(h.Until) + describeReason(h.Reason, time.Time{})
 	default:
 		return "the lane is paused" + describeReason(h.Reason, h.Until)

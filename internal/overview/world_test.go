@@ -93,7 +93,7 @@ func withDelay(in time.Duration) func(*weir.Message) {
 	return func(m *weir.Message) { m.DueAt = time.Now().Add(in).UTC() }
 }
 
-// byKey is a CMS that answers with an error if the key begins with bad, away or late. It accepts all other messages.
+// byKey is a CMS that answers with an error if the key begins with bad, away, refused or late. It accepts all other messages.
 type byKey struct{}
 
 func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
@@ -104,6 +104,8 @@ func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
 			fmt.Sprintf("asset %d of %q is missing", d.Message.ID.Seq, d.Message.Key)
 	case strings.HasPrefix(d.Message.Key, "away"):
 		r.Outcome, r.Status, r.Reason = weir.OutcomeUnavailable, 503, "down"
+	case strings.HasPrefix(d.Message.Key, "refused"):
+		r.Outcome, r.Status, r.Reason, r.Refused = weir.OutcomeUnavailable, 403, "403 Forbidden", true
 	case strings.HasPrefix(d.Message.Key, "late"):
 		r.Outcome, r.Status, r.Reason = weir.OutcomeRetry, 500, "out of order"
 	}

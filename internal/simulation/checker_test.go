@@ -328,6 +328,9 @@ func (c *checker) checkBooks(l *laneState, number int) {
 	case n.Delivered < b.Delivered || n.Dead < b.Dead-l.back || n.Cancelled < b.Cancelled ||
 		n.Superseded < b.Superseded || n.Discarded < b.Discarded:
 		c.addViolation("books", "lane %d: counters %+v after %+v", number, n, b)
+	case n.Delivered > b.Delivered && now.Tail.LastDeliveredAt.IsZero():
+		c.addViolation("report", "lane %d: %d messages were delivered, and tail has no time of a delivery", number,
+			n.Delivered)
 	}
 	l.back = 0
 	if c.snapshots++; c.snapshots%16 == 0 {

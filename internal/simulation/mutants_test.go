@@ -41,6 +41,8 @@ var mutants = []mutant{
 	{"delivery.patience begins anew with each holder", "drain/breaker.go", "t.RefusingSince, t.ProbedBelow = g.refusingSince, g.probedBelow", "t.RefusingSince, t.ProbedBelow = time.Time{}, g.probedBelow", "stuck|spared", ""},
 	{"a body that storage does not return ends the session", "drain/attempter.go", "return a.judgeUnread(ctx, e, err)", "return weir.Result{}, err", "held up", ""},
 	{"an attempt without the body never counts", "drain/unread_body.go", ">= a.patience {", ">= 1000*a.patience {", "stuck|held up", ""},
+	{"the time of a delivery is not recorded", "drain/outcome_recorder.go", "ch.UpdateTail(func(t *lane.Tail) { t.LastDeliveredAt = at })", "", "report", ""},
+	{"a slow attempt is shown after its end", "drain/session.go", `t.AttemptingID, t.AttemptingSince = "", time.Time{}`, "", "report", ""},
 	{"settle time off", "drain/breaker.go", "if r.Unanswered {", "if false {", "overlap", ""},
 	{"a post that was given up is filed", "lane/append_batch.go", "for sub.ctx.Err() != nil {", "for sub.ctx == nil {", "given up", ""},
 	{"calls that hang are not ended", "storage/timelimit/timelimit.go", "return context.WithTimeoutCause(ctx, limit, ErrHung)", "_ = limit\n\treturn context.WithCancel(ctx)", "hung", ""},

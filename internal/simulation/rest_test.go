@@ -31,6 +31,9 @@ func (c *checker) checkAtRest(ctx context.Context, isAtRest bool) {
 			}
 		}
 		c.recountLane(l, n, l.last)
+		if id := l.last.Tail.AttemptingID; id != "" && isAtRest {
+			c.addViolation("report", "lane %d: all is at rest, and tail has an attempt of %s", n, id)
+		}
 		c.checkLeftovers(ctx, n, l.last.Tail.Counts.Dead)
 	}
 	if c.first == nil {

@@ -17,6 +17,8 @@ type LaneView struct {
 	Paused  map[string]bool // whether the lane is paused, by cause: operator, calendar, cms
 	// Missing has the number of messages that wait for a contract that the settings lack, by the contract's name.
 	Missing map[string]int64
+	// RefusedKeys is the number of keys that the CMS refuses, at least.
+	RefusedKeys int64
 }
 
 // stale is the age above which the view of a lane is not shown. Without this limit, an instance that can no longer read
@@ -70,12 +72,13 @@ var (
 	pausedDesc  = laneDesc("paused", "1 while the lane is paused, by the cause of the pause.", "by")
 	missingDesc = laneDesc("missing_contract_messages",
 		"Messages of the lane that wait because the settings lack their contract.", "contract")
-	heldDesc = laneDesc("held_by_this_instance", "1 while this instance drains the lane.")
+	refusedDesc = laneDesc("refused_keys", "Keys whose messages the CMS refuses, while it may take others.")
+	heldDesc    = laneDesc("held_by_this_instance", "1 while this instance drains the lane.")
 )
 
 // Describe implements prometheus.Collector.
 func (l *lanes) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{waitingDesc, oldestDesc, pausedDesc, missingDesc, heldDesc} {
+	for _, d := range []*prometheus.Desc{waitingDesc, oldestDesc, pausedDesc, missingDesc, refusedDesc, heldDesc} {
 		out <- d
 	}
 }
@@ -94,6 +97,7 @@ func (l *lanes) Collect(out chan<- prometheus.Metric) {
 		}
 		name := strconv.Itoa(number)
 		gauge(waitingDesc, float64(seen.Waiting), name)
+		gauge(refusedDesc, float64(seen.RefusedKeys), name)
 		gauge(oldestDesc, ageSeconds(seen.Oldest, now), name)
 		for _, by := range pausers {
 			gauge(pausedDesc, boolValue(seen.Paused[by]), name, by)

@@ -61,6 +61,16 @@ type Lane struct {
 	NextDueAt        time.Time         `json:"nextDueAt,omitzero"`
 	LastError        string            `json:"lastError,omitempty"` // error of the last attempt that did not deliver
 	LastErrorAt      time.Time         `json:"lastErrorAt,omitzero"`
+	// LastDeliveredAt is the time of the last delivery. If it is later than LastErrorAt, the error is over.
+	LastDeliveredAt time.Time `json:"lastDeliveredAt,omitzero"`
+	AttemptingID    string    `json:"attemptingId,omitempty"` // message whose attempt is under way for 5 s or more
+	AttemptingSince time.Time `json:"attemptingSince,omitzero"`
+	// RefusedKeys is the number of keys, at least, whose messages the CMS refuses, while no other message shows whether
+	// it refuses all. RefusedKey is one of them; "" = not known. HasFewRefused is set if they are so few that the CMS
+	// probably takes all others.
+	RefusedKeys   int64  `json:"refusedKeys,omitempty"`
+	RefusedKey    string `json:"refusedKey,omitempty"`
+	HasFewRefused bool   `json:"hasFewRefused,omitempty"`
 }
 
 // MissingContract is a contract that the settings lack, and for which messages of a lane wait.
@@ -70,3 +80,6 @@ type MissingContract struct {
 	Messages int64     `json:"messages"` // number of messages that wait, with those behind them in the lines of their keys
 	Keys     int64     `json:"keys"`     // number of ordering keys of these messages
 }
+
+// IsErrorOver reports whether a message was delivered after the attempt of LastError.
+func (l Lane) IsErrorOver() bool { return l.LastDeliveredAt.After(l.LastErrorAt) }
