@@ -12,7 +12,8 @@ import (
 // stallGuard notices that this process has stood still, for example because the platform froze it. A broker that gets
 // no heartbeat meanwhile takes the process for gone, and lets another consumer have its deliveries. The deliveries that
 // this process has in memory are then old: without a message_id, each would become a second message, behind the newer
-// messages of its key. So after a stall no delivery of the connection is filed. It is safe for concurrent use.
+// messages of its key. So after a stall no delivery of the connection is filed, except one whose append was under way.
+// It is safe for concurrent use.
 type stallGuard struct {
 	now   func() time.Time
 	limit time.Duration // longest time between two checks; 0 = the connection has no heartbeats
