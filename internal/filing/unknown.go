@@ -8,9 +8,22 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// optionHeaders are the headers that change how a submission is filed. If a way in ignored a misspelt one, an embargoed
+// optionHeader is a header that changes how a submission is filed. If a way in ignored a misspelt one, an embargoed
 // message would be delivered at once, and a repeat would become a second message.
-var optionHeaders = append([]string{"Idempotency-Key"}, knownHeaders...)
+type optionHeader struct {
+	name        string
+	full, short string // the name as foldName returns it, with and without Weir-
+	allowed     int    // letters by which a misspelt short name can differ
+}
+
+var optionHeaders = []optionHeader{
+	// A quarter of the letters: Idempotency-Id and Idempotence-Key are mistakes, too.
+	{"Idempotency-Key", "idempotencykey", "idempotencykey", 3},
+	// No header of other software differs from a due time in one letter, but many are like Callback.
+	{"Weir-Deliver-At", "weirdeliverat", "deliverat", 1},
+	{"Weir-Deliver-After", "weirdeliverafter", "deliverafter", 1},
+	{"Weir-Callback", "weircallback", "callback", 0},
+}
 
 // CheckNames refuses a header that is meant for Weir, but is not in known: a header that begins with Weir- or Weir_, or
 // one that resembles a header of optionHeaders, such as Idempotency_Key or Deliver-At. The names in h must be
@@ -35,27 +48,32 @@ func findMeant(name string) string {
 	if strings.HasPrefix(name, "X-") || strings.HasPrefix(name, "X_") {
 		given = given[1:]
 	}
-	for _, header := range optionHeaders {
-		full := foldName(header)
-		short := strings.TrimPrefix(full, "weir")
-		allowed := 0
-		switch {
-		case full == short: // Idempotency-Key
-			allowed = len(full) / 4
-		case len(short) > len("callback"): // no name of another header differs from a due time in one letter
-			allowed = 1
-		}
-		if isNear(given, full, max(allowed, 1)) || isNear(given, short, allowed) {
-			return header
+	for _, h := range optionHeaders {
+		if isNear(given, h.full, max(h.allowed, 1)) || isNear(given, h.short, h.allowed) {
+			return h.name
 		}
 	}
 	return ""
 }
 
-// isNear reports whether at most "allowed" letters differ. It compares lengths first, because each post passes here
-// with all its headers.
+// isNear reports whether at most "allowed" letters differ. Each post passes here with all its headers, so isNear first
+// compares how often each letter occurs: one change of a letter changes at most two of these counts.
 func isNear(a, b string, allowed int) bool {
-	return max(len(a)-len(b), len(b)-len(a)) <= allowed && levenshtein.ComputeDistance(a, b) <= allowed
+	if max(len(a)-len(b), len(b)-len(a)) > allowed {
+		return false
+	}
+	var counts [256]int8
+	for i := range len(a) {
+		counts[a[i]]++
+	}
+	for i := range len(b) {
+		counts[b[i]]--
+	}
+	differences := 0
+	for _, c := range counts['a' : 'z'+1] {
+		differences += int(max(c, -c))
+	}
+	return differences <= 2*allowed && levenshtein.ComputeDistance(a, b) <= allowed
 }
 
 // UnknownNameError returns an error of kind Malformed for a name that is not in known. The argument kind says where the
@@ -90,9 +108,15 @@ func unknownNameError(begin, name, meant string, known []string) error {
 
 // foldName removes case, hyphens and underscores from a name, so that Weir-DeliverAt and weir_deliver_at equal
 // Weir-Deliver-At.
-func foldName(name string) string { return strings.ToLower(hyphens.Replace(name)) }
-
-var hyphens = strings.NewReplacer("-", "", "_", "")
+func foldName(name string) string {
+	folded := make([]byte, 0, 64) // usually on the stack
+	for i := range len(name) {
+		if name[i] != '-' && name[i] != '_' {
+			folded = append(folded, name[i])
+		}
+	}
+	return strings.ToLower(string(folded))
+}
 
 // truncateName shortens a long name, because the error's message repeats the name.
 func truncateName(name string) string {
