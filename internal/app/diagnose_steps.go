@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/cms"
+	"weir/internal/redact"
 	"weir/internal/steps"
 	"weir/internal/weir"
 )
@@ -71,7 +72,7 @@ func (d diagnosis) sendLookUp(ctx context.Context, sender *steps.Sender, m *weir
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	l := &lookUp{transport: d.cms.Transport()}
-	result := sender.RehearseLookUp(ctx, weir.Delivery{Message: m, Attempt: 1, Fence: 1},
+	result := sender.RehearseLookUp(ctx, weir.Delivery{Message: m, Attempt: 1, Fence: 1, Hide: d.hideValues(ctx, m)},
 		&cms.Rehearsal{Answer: l.askCMS, LeaveOut: l.leaveOut, Judge: l.setAction, IsLive: true})
 	switch {
 	case l.leftOut != "":
@@ -81,6 +82,14 @@ func (d diagnosis) sendLookUp(ctx context.Context, sender *steps.Sender, m *weir
 	default:
 		f.Wrong, f.Todo = fmt.Errorf("%s: %s", m.Contract, result.Reason), l.explainAnswer(result.Reason)
 	}
+}
+
+// hideValues returns a function that hides the redacted values of a sample. A look-up without a sample has none.
+func (d diagnosis) hideValues(ctx context.Context, m *weir.Message) func(string) string {
+	if m.Body == nil {
+		return nil
+	}
+	return redact.MaskOf(ctx, d.contracts, m).Hide
 }
 
 // lookUp sends a look-up, and records the answer.

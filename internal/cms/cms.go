@@ -50,6 +50,9 @@ const (
 	maxBody = 64 << 10
 	// keptBody is the largest number of bytes that Weir stores of an answer.
 	keptBody = 2 << 10
+	// maxHidden is the largest number of bytes in which Weir looks for secrets and redacted values. It is larger than
+	// keptBody, because a text becomes shorter if values in it are hidden.
+	maxHidden = 16 << 10
 )
 
 // New checks the settings and returns a Client. The errors of New do not contain the address, because an address may
@@ -141,7 +144,7 @@ func (c *Client) readAnswer(ctx, limited context.Context, d weir.Delivery, resp 
 			Unanswered: errors.Is(limited.Err(), context.DeadlineExceeded)}
 	}
 	learned := conceal.CredentialSecrets(resp.Header) // such as the cookie of a session
-	hide := func(text string) string { return c.secrets.Hide(text, learned...) }
+	hide := func(text string) string { return d.HideValues(c.secrets.Hide(text, learned...)) }
 	return Classify(Answer{resp.StatusCode, resp.Header, body},
 		Rules{c.cfg.SuccessRules[d.Message.Contract], c.cfg.Answers[d.Message.Contract], hide}, c.cfg.Now())
 }
@@ -176,7 +179,7 @@ func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 	if hide == nil {
 		hide = func(text string) string { return text }
 	}
-	shown := hide(string(a.Body))
+	shown := hide(Shorten(string(a.Body)))
 	r := weir.Result{
 		Status: status, Body: KeptText(shown), Reason: answerReason(status, hide(redirectTarget(a.Header.Get("Location"))), shown),
 		RetryAfter: ParseRetryAfter(
@@ -256,6 +259,15 @@ func SingleLine(s string) string {
 		s = strings.ToValidUTF8(s[:maxReason], "") + "…"
 	}
 	return s
+}
+
+// Shorten cuts a text to the length in which Weir looks for secrets and redacted values, and marks the cut by "…". Texts
+// are hidden before they are cut to the length in which they are stored, because a part of a value is hard to find.
+func Shorten(text string) string {
+	if len(text) <= maxHidden {
+		return text
+	}
+	return text[:maxHidden] + "…"
 }
 
 // KeptText returns the part of an answer's body that Weir stores: the first 2 KiB, as valid UTF-8.

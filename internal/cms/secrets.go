@@ -2,7 +2,9 @@ package cms
 
 import (
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 
 	"weir/internal/conceal"
 )
@@ -13,6 +15,11 @@ type Secrets struct {
 	fixed   []string
 	pairs   []string        // name=value of the address's query
 	current func() []string // nil = none
+
+	mu    sync.Mutex
+	last  []string // the secrets for which mask was made
+	mask  Mask
+	known map[string]bool // the elements of last
 }
 
 // NewSecrets returns the secrets of an address and of headers: the address's user info and query values, and the values
@@ -42,9 +49,33 @@ func (s *Secrets) Hide(text string, more ...string) string {
 	if s == nil || text == "" {
 		return text
 	}
-	secrets := append(s.fixed[:len(s.fixed):len(s.fixed)], more...)
-	if s.current != nil {
-		secrets = append(secrets, s.current()...)
+	mask, more := s.currentMask(more)
+	text = mask.Hide(conceal.HideAddressParts(text))
+	if len(more) > 0 {
+		text = NewMask(more...).Hide(text)
 	}
-	return newMask(secrets, s.pairs).Hide(conceal.HideAddressParts(text))
+	return text
+}
+
+// currentMask returns a mask for the secrets that are known now, and those elements of "more" that it does not know. It
+// makes a new mask only if the secrets have changed.
+func (s *Secrets) currentMask(more []string) (mask Mask, unknown []string) {
+	secrets := s.fixed
+	if s.current != nil {
+		secrets = slices.Concat(secrets, s.current())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil || !slices.Equal(secrets, s.last) {
+		s.last, s.known, s.mask = secrets, map[string]bool{}, newMask(secrets, s.pairs)
+		for _, secret := range secrets {
+			s.known[secret] = true
+		}
+	}
+	for _, secret := range more {
+		if !s.known[secret] {
+			unknown = append(unknown, secret)
+		}
+	}
+	return s.mask, unknown
 }

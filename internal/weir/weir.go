@@ -89,9 +89,20 @@ type Delivery struct {
 	Fence        int64  // rises each time the lane gets a new holder
 	Attempt      int    // number of the attempt, from 1
 	RememberedID string // the CMS's id of the key's item, which an earlier attempt learned; empty = none
+	// Hide returns a text without the redacted values of the message; nil = the message has none. The attempt calls it
+	// for each text of the result before it cuts the text.
+	Hide func(text string) string
 	// Since is the earliest time at which the attempt could start. It is the latest of four times: the acceptance, the
 	// due time, the last request for a replay, and the end of the previous attempt.
 	Since time.Time
+}
+
+// HideValues returns a text without the redacted values of the message; see Hide.
+func (d *Delivery) HideValues(text string) string {
+	if d.Hide == nil {
+		return text
+	}
+	return d.Hide(text)
 }
 
 // Result is the result of an attempt.
