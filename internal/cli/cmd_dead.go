@@ -203,17 +203,21 @@ func (a *apiCommand) printDeadErrors(ctx context.Context, limit int) error {
 		a.printLine("%s", list.JSON)
 		return nil
 	}
-	rows := [][]string{{"LAST", "FINGERPRINT", "COUNT", "KEYS", "CONTRACT", "CMS", "ERROR"}}
+	rows := [][]string{{"LAST", "FINGERPRINT", "COUNT", "KEYS", "CONTRACT", "CMS", "ERROR", "SAMPLE"}}
 	for _, e := range list.Value.Errors {
 		status := ""
 		if e.CMSStatus != 0 {
 			status = strconv.Itoa(e.CMSStatus)
 		}
 		rows = append(rows, []string{formatTime(e.LastAt), e.Fingerprint, strconv.Itoa(e.Count),
-			strconv.Itoa(e.Keys), e.Contract, status, e.Message})
+			strconv.Itoa(e.Keys), e.Contract, status, e.Message, describeSample(e)})
 	}
 	return a.printRows(rows, "No dead messages.", list.Value.Complete)
 }
+
+// describeSample returns the words of one of the failures, with the key of its message. In the text of the group,
+// placeholders stand for all that differs between the failures.
+func describeSample(e wire.ErrorCause) string { return e.Sample.Key + afterColon(e.Sample.Reason) }
 
 // maxShown is the largest number of bytes that printText prints.
 const maxShown = 64 << 10

@@ -61,7 +61,7 @@ func TestDeadErrors(t *testing.T) {
 		`"cmsStatus":500,"message":"the index is locked by #","count":12,"keys":3,
 		"firstAt":"2026-01-08T12:00:00Z","lastAt":"2026-01-08T13:00:00Z","sample":{"id":"AQ1","key":"/a","reason":"r"}}],"looked":12,"complete":true}`)
 	f.runCommand("dead", "list", "--errors").expectEnd(t, exitOK, "2026-01-08 13:00:00Z  0123456789ab  12     3     "+
-		"article   500  the index is locked by #\n", "")
+		"article   500  the index is locked by #  /a: r\n", "")
 	if lines := f.runCommand("dead", "list", "--errors", "--json").parseLines(t); len(lines) != 1 ||
 		lines[0]["looked"] != 12.0 {
 		t.Errorf("got %v, want one line with looked 12", lines)

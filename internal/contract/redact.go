@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -153,15 +154,27 @@ func (c *compiledContract) findMarks(doc *etree.Document, places *places) []weir
 	return problems
 }
 
+// The marks around the words of the document in a problem. XML allows neither character in a document.
+const quoteBegin, quoteEnd = "\x02", "\x03"
+
+// quoted marks words of the document in the text of a problem. Each such word must be marked, because describeProblem
+// hides only marked words.
+func quoted(words string) string { return quoteBegin + words + quoteEnd }
+
+var (
+	quotedWords = regexp.MustCompile(quoteBegin + "[^" + quoteEnd + "]*" + quoteEnd)
+	quoteMarks  = strings.NewReplacer(quoteBegin, "", quoteEnd, "")
+)
+
 // describeProblem returns the text of a problem in a document that is not well-formed. If a contract redacts values,
-// the text repeats no words of the document, because such a word could belong to a redacted value. For example, after a
-// stray < in a value, the parser reads a part of the value as an element's name.
+// the text has … in place of the words of the document, because such a word could belong to a redacted value. For
+// example, after a stray < in a value, the parser reads a part of the value as an element's name. The rest of the text
+// is fixed, and stays.
 func (l Limits) describeProblem(problem string) string {
-	if !l.hidesInput {
-		return problem
+	if l.hidesInput {
+		problem = quotedWords.ReplaceAllString(problem, "…")
 	}
-	return "the document is not well-formed, or too deep or large, here; " +
-		"its words are not repeated, because a contract redacts values"
+	return quoteMarks.Replace(problem)
 }
 
 // HasRedaction reports whether any contract redacts values.

@@ -166,9 +166,9 @@ func TestAccept_RedactedValues(t *testing.T) {
 		"values":          {`<person id="1" mail="4711"><pan>47114711</pan><name>Annabel</name></person>`, "max=4"},
 		"mark":            {`<person id="1"><pan> [redacted] </pan></person>`, "send the value itself"},
 		"mark, attribute": {`<person id="1" mail="[redacted]"><pan>4711</pan></person>`, "send the value itself"},
-		"stray bracket":   {`<person id="1"><pan>12<4711</pan></person>`, "not well-formed"},
-		"stray entity":    {`<person id="1"><pan>12&4711;</pan></person>`, "not well-formed"},
-		"text before":     {`4711<person id="1"/>`, "not well-formed"},
+		"stray bracket":   {`<person id="1"><pan>12<4711</pan></person>`, "XML name: …"},
+		"stray entity":    {`<person id="1"><pan>12&4711;</pan></person>`, "there is no entity …"},
+		"text before":     {`4711<person id="1"/>`, "text before the root element: …"},
 	} {
 		checked, err := s.Check(t.Context(), "", []byte(tt.body))
 		if err != nil {

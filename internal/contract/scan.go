@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -90,7 +92,7 @@ func scanWithPlaces(text string, limits Limits, places *places,
 	switch {
 	case len(s.open) > 0:
 		return qualifiedName{}, nil, s.errorAt(len(text),
-			fmt.Sprintf("element <%s> is not closed", formatRawName(s.open[len(s.open)-1].raw)))
+			fmt.Sprintf("element <%s> is not closed", quoted(formatRawName(s.open[len(s.open)-1].raw))))
 	case !s.hasRoot:
 		return qualifiedName{}, nil, s.errorAt(len(text), "there is no element")
 	}
@@ -158,7 +160,7 @@ func (s *scanner) appendElement(t xml.StartElement) *etree.Element {
 func (s *scanner) checkText(raw string) string {
 	switch {
 	case len(s.open) == 0 && !s.hasRoot && trimSpace(raw) != "":
-		return fmt.Sprintf("there is text before the root element: %q", shorten(trimSpace(raw)))
+		return fmt.Sprintf("there is text before the root element: %s", quoted(strconv.Quote(shorten(trimSpace(raw)))))
 	case len(s.open) == 0 && strings.Trim(raw, " \t\r\n") != "":
 		return "there is text after the root element"
 	case strings.HasPrefix(raw, "<![CDATA["):
@@ -195,11 +197,12 @@ func (s *scanner) startElement(t xml.StartElement) string {
 
 func (s *scanner) endElement(t xml.EndElement) string {
 	if len(s.open) == 0 {
-		return fmt.Sprintf("</%s> closes nothing", formatRawName(t.Name))
+		return fmt.Sprintf("</%s> closes nothing", quoted(formatRawName(t.Name)))
 	}
 	last := s.open[len(s.open)-1]
 	if last.raw != t.Name {
-		return fmt.Sprintf("element <%s> is closed by </%s>", formatRawName(last.raw), formatRawName(t.Name))
+		return fmt.Sprintf("element <%s> is closed by </%s>", quoted(formatRawName(last.raw)),
+			quoted(formatRawName(t.Name)))
 	}
 	s.namespaces.dropPrefixes(last.declared)
 	s.places.endElement(last.tree, s.start)
@@ -225,9 +228,27 @@ func describeSyntaxError(err error) string {
 	case isEntity && strings.HasSuffix(entity, "(no semicolon)"):
 		return "an & begins no entity; write & as &amp;"
 	case isEntity:
-		return fmt.Sprintf("there is no entity %s; XML knows only &amp; &lt; &gt; &quot; and &apos;", truncate(entity))
+		return fmt.Sprintf("there is no entity %s; XML knows only &amp; &lt; &gt; &quot; and &apos;",
+			quoted(truncate(entity)))
 	}
-	return truncate(syntax.Msg)
+	if slices.Contains(fixedSyntaxErrors, syntax.Msg) {
+		return syntax.Msg
+	}
+	for _, fixed := range []string{"invalid XML name: ", "illegal character code "} {
+		if words, has := strings.CutPrefix(syntax.Msg, fixed); has {
+			return fixed + quoted(truncate(words))
+		}
+	}
+	return "not well-formed: " + quoted(truncate(syntax.Msg))
+}
+
+// fixedSyntaxErrors are the messages of encoding/xml without a word of the document.
+var fixedSyntaxErrors = []string{
+	"unexpected EOF", "invalid UTF-8", "expected attribute name in element", "attribute name without = in element",
+	"unquoted or missing attribute value in element", "expected /> in element", "expected element name after <",
+	"expected element name after </", "unescaped < inside quoted string", "unescaped ]]> not in CDATA section",
+	"invalid sequence <!- not part of <!--", `invalid sequence "--" not allowed in comments`, "invalid <![ sequence",
+	"expected target name after <?",
 }
 
 // lineColumn returns the line and column at the end of a text, from 1. The column counts characters.

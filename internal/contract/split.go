@@ -10,6 +10,7 @@ import (
 	"maps"
 	"mime"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 
 	"weir/internal/weir"
@@ -102,7 +103,8 @@ func (s *Set) CheckStart(contentType string, head []byte) error {
 	if last == "" || last[0] == '<' || p.hasRoot {
 		return nil
 	}
-	problem := p.limits.describeProblem(fmt.Sprintf("there is text outside the root element: %q", shorten(last)))
+	problem := p.limits.describeProblem(fmt.Sprintf("there is text outside the root element: %s",
+		quoted(strconv.Quote(shorten(last)))))
 	return malformedError(problem, weir.Problem{Rule: "xml", Message: problem})
 }
 
@@ -199,7 +201,8 @@ func (p *Splitter) checkOutside(token xml.Token, raw string, start int64) string
 	switch t := token.(type) {
 	case xml.CharData:
 		if len(p.open) == 0 && trimSpace(raw) != "" {
-			return fmt.Sprintf("there is text outside the root element: %q", shorten(trimSpace(raw)))
+			return fmt.Sprintf("there is text outside the root element: %s",
+				quoted(strconv.Quote(shorten(trimSpace(raw)))))
 		}
 	case xml.ProcInst:
 		if start > 0 || t.Target != "xml" {
@@ -305,11 +308,12 @@ func (p *Splitter) inheritedBy(t xml.StartElement) []byte {
 
 func (p *Splitter) endElement(t xml.EndElement) string {
 	if len(p.open) == 0 {
-		return fmt.Sprintf("</%s> closes nothing", formatRawName(t.Name))
+		return fmt.Sprintf("</%s> closes nothing", quoted(formatRawName(t.Name)))
 	}
 	last := p.open[len(p.open)-1]
 	if last.raw != t.Name {
-		return fmt.Sprintf("element <%s> is closed by </%s>", formatRawName(last.raw), formatRawName(t.Name))
+		return fmt.Sprintf("element <%s> is closed by </%s>", quoted(formatRawName(last.raw)),
+			quoted(formatRawName(t.Name)))
 	}
 	p.namespaces.dropPrefixes(last.declared)
 	p.open = p.open[:len(p.open)-1]
@@ -339,7 +343,7 @@ func (p *Splitter) endDocument() error {
 		return p.source.err
 	case len(p.open) > 0:
 		return p.errorAt(line, column,
-			fmt.Sprintf("element <%s> is not closed", formatRawName(p.open[len(p.open)-1].raw)))
+			fmt.Sprintf("element <%s> is not closed", quoted(formatRawName(p.open[len(p.open)-1].raw))))
 	case !p.hasRoot:
 		return p.errorAt(line, column, "there is no element")
 	}

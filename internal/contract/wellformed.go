@@ -102,7 +102,7 @@ func checkReferences(raw string) string {
 			base = 16
 		}
 		if n, err := strconv.ParseUint(m[2], base, 64); err == nil && n >= 0xD800 && n <= 0xDFFF {
-			return fmt.Sprintf("the reference %s names no character", truncate(m[0]))
+			return fmt.Sprintf("the reference %s names no character", quoted(truncate(m[0])))
 		}
 	}
 	return ""
@@ -157,9 +157,10 @@ func (s namespaceScope) declarePrefixes(attrs []xml.Attr) (declared []string, pr
 func checkBinding(prefix, uri string) string {
 	switch {
 	case prefix != "" && uri == "":
-		return fmt.Sprintf("the namespace prefix %q is bound to nothing", truncate(prefix))
+		return fmt.Sprintf("the namespace prefix %s is bound to nothing", quoted(strconv.Quote(truncate(prefix))))
 	case prefix == "xmlns" || uri == xmlnsNamespace || (prefix == "xml") != (uri == xmlNamespace):
-		return fmt.Sprintf("the namespace prefix %q must not be bound to this namespace", truncate(prefix))
+		return fmt.Sprintf("the namespace prefix %s must not be bound to this namespace",
+			quoted(strconv.Quote(truncate(prefix))))
 	}
 	return ""
 }
@@ -180,11 +181,11 @@ func (s namespaceScope) dropPrefixes(declared []string) {
 // not declared, lookUpNamespace returns the problem.
 func (s namespaceScope) lookUpNamespace(n xml.Name) (uri, problem string) {
 	if first, _ := utf8.DecodeRuneInString(n.Local); strings.Contains(n.Local, ":") || !isNameStart(first) {
-		return "", fmt.Sprintf("%q is not a name", formatRawName(n))
+		return "", fmt.Sprintf("%s is not a name", quoted(strconv.Quote(formatRawName(n))))
 	}
 	bound := s[n.Space]
 	if len(bound) == 0 {
-		return "", fmt.Sprintf("the namespace prefix %q is not declared", truncate(n.Space))
+		return "", fmt.Sprintf("the namespace prefix %s is not declared", quoted(strconv.Quote(truncate(n.Space))))
 	}
 	return bound[len(bound)-1], ""
 }
@@ -214,7 +215,7 @@ func (s namespaceScope) checkAttributes(attrs []xml.Attr) string {
 			}
 		}
 		if seen[n] {
-			return fmt.Sprintf("the attribute %q appears twice", formatRawName(a.Name))
+			return fmt.Sprintf("the attribute %s appears twice", quoted(strconv.Quote(formatRawName(a.Name))))
 		}
 		if seen != nil {
 			seen[n] = true

@@ -28,7 +28,8 @@ var variableParts = []struct {
 // and quoted texts have the same fingerprint. If the reason contains a JSON answer, some quoted texts count; see
 // extractJSONWords. normalised is the beginning of the reason, with placeholders for the parts that do not count.
 func Fingerprint(contract string, cmsStatus int, reason string) (fingerprint, normalised string) {
-	normalised = extractJSONWords(reason)
+	// The status counts anyway, and stands beside the text in lists.
+	normalised = extractJSONWords(strings.TrimPrefix(reason, strconv.Itoa(cmsStatus)+" "))
 	for _, v := range variableParts {
 		normalised = v.pattern.ReplaceAllString(normalised, v.instead)
 	}
@@ -52,13 +53,12 @@ var (
 )
 
 // extractJSONWords prepares a reason with a JSON answer for Fingerprint, which ignores quoted texts. All texts in JSON
-// are quoted, so without this step different error messages would have the same fingerprint. Three kinds of quoted
-// texts lose their quotation marks, and so count:
-//   - names that match jsonName
-//   - values of several words
-//   - values whose names match tellingName
+// are quoted, so without this step different error messages would have the same fingerprint. If values of the answer
+// describe the failure, the result has only these values in place of the JSON: those of several words, and those whose
+// names match tellingName. Names, numbers and other texts, such as the id of a trace, do not count then.
 //
-// Each other quoted text becomes <text>. A reason without JSON stays unchanged.
+// If no value describes the failure, names that match jsonName count, and each other quoted text becomes <text>. A
+// reason without JSON stays unchanged.
 func extractJSONWords(reason string) string {
 	at := jsonBegins.FindStringIndex(reason)
 	if at == nil {
@@ -66,9 +66,12 @@ func extractJSONWords(reason string) string {
 	}
 	var b strings.Builder
 	b.WriteString(reason[:at[0]])
-	rest, name := reason[at[0]:], ""
+	rest, name, telling := reason[at[0]:], "", []string(nil)
 	for {
 		is := jsonString.FindStringIndex(rest)
+		if is == nil && len(telling) > 0 {
+			return strings.TrimSuffix(reason[:at[0]], ":") + ": " + strings.Join(telling, ", ")
+		}
 		if is == nil {
 			return b.String() + rest
 		}
@@ -84,7 +87,7 @@ func extractJSONWords(reason string) string {
 		case named && jsonName.MatchString(text):
 			b.WriteString(inner)
 		case !named && (strings.Contains(inner, " ") || tellingName.MatchString(name)):
-			b.WriteString(inner)
+			telling = append(telling, inner)
 		default:
 			b.WriteString("<text>")
 		}

@@ -21,11 +21,13 @@ func TestFingerprint_Normalised(t *testing.T) {
 		"value 'a b' is not one of 'c'":                              "value <text> is not one of <text>",
 		"at 12:30:05.1 on 2026-01-31":                                "at <n> on <n>-<n>-<n>",
 		"":                                                           "",
-		`422 Unprocessable Entity: {"error":"asset 4711 is missing"}`:                               "<n> Unprocessable Entity: {error:asset <n> is missing}",
-		`422 X: {"code":"E17","path":"/news/a","errors":[{"detail":"field \"lead\" is too long"}]}`: "<n> X: {code:E<n>,path:<text>,errors:[{detail:field <text> is too long}]}",
-		`400 Bad Request: ["locked by an editor", "/news/a"]`:                                       "<n> Bad Request: [locked by an editor, <text>]",
-		`400 Bad Request: {"error": "bad", "/news/a": "locked", "message": "cut of…`:                "<n> Bad Request: {error: bad, <text>: <text>, message: cut of…",
-		`400 Bad Request: value is not in ["a"]`:                                                    "<n> Bad Request: value is not in [<text>]",
+		`422 Unprocessable Entity: {"error":"asset 4711 is missing"}`:                                        "Unprocessable Entity: asset <n> is missing",
+		`422 X: {"code":"E17","path":"/news/a","errors":[{"detail":"field \"lead\" is too long"}]}`:          "X: E<n>, field <text> is too long",
+		`400 Bad Request: ["locked by an editor", "/news/a"]`:                                                "<n> Bad Request: locked by an editor",
+		`400 Bad Request: {"error": "bad", "/news/a": "locked", "message": "cut of…`:                         "<n> Bad Request: bad, cut of…",
+		`422 Unprocessable Entity: {"error":{"message":"section \"Sports\" does not exist","trace":"b4c1"}}`: "Unprocessable Entity: section <text> does not exist",
+		`422 X: {"field":"lead","max":200}`:                                                                  "X: {field:<text>,max:<n>}",
+		`400 Bad Request: value is not in ["a"]`:                                                             "<n> Bad Request: value is not in [<text>]",
 	} {
 		if _, got := weir.Fingerprint("c", 422, reason); got != want {
 			t.Errorf("%q: got %q, want %q", reason, got, want)
