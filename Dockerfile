@@ -1,6 +1,7 @@
 # Weir in the image of the Functions host, for Container Apps, Kubernetes with KEDA, or any host of containers.
 #
 #   docker build -t weir .
+#   docker build -t weir --build-arg WEIR_CONFIG=my.yaml .   # other settings than weir.yaml, from this folder
 #
 # The host's image is for amd64 only. Pin both images by digest in a pipeline:
 #   --build-arg HOST_IMAGE=mcr.microsoft.com/azure-functions/base:4@sha256:…
@@ -12,8 +13,9 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
+ARG WEIR_CONFIG=weir.yaml
 # With .git in the context, handler version names the commit.
-RUN make build && ./build/app/handler version
+RUN make build WEIR_CONFIG="${WEIR_CONFIG}" && ./build/app/handler version
 
 FROM ${HOST_IMAGE}
 ENV AzureWebJobsScriptRoot=/home/site/wwwroot \

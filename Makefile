@@ -11,6 +11,12 @@ run demo: ARCH := $(shell go env GOHOSTARCH)
 STAMP = -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 # The program, and the tools with dependencies of their own. No package of the program imports a tool.
 MODULES := . tools
+# The settings of the app. Relative paths begin at this folder. The tests and the demonstrations have settings of their
+# own, so that no change of weir.yaml breaks them.
+OWN_SETTINGS := internal/testkit/settings/weir.yaml
+demo demo-rabbitmq: override WEIR_CONFIG := $(OWN_SETTINGS)
+CONFIG = $(abspath $(or $(WEIR_CONFIG),weir.yaml))
+COMMAND := build/weir$(shell go env GOEXE)
 FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/function.json)))
 AZURITE := tools/azurite/node_modules/.bin/azurite
 OPENAPI := tools/openapi/node_modules/.bin/redocly
@@ -26,7 +32,7 @@ RUN := $(PORTS) $(if $(CMS),--cms '$(CMS)') $(if $(VERBOSE),--verbose)
 
 run: azurite build ## start storage, demo CMS and host; Ctrl-C ends all. PORT=, CMS=http://… take others, VERBOSE=1 prints logs
 	@go build -C tools -o $(CURDIR)/build/tools/ ./dev ./funchost ./democms
-	@build/tools/dev $(RUN)
+	@$(if $(WEIR_CONFIG),WEIR_CONFIG='$(CONFIG)') build/tools/dev $(RUN)
 
 start: build ## the same handler under Azure Functions Core Tools (func), where they are installed
 	@command -v func >/dev/null || { echo "func (Azure Functions Core Tools 4) is not installed: use make run"; exit 1; }
@@ -144,11 +150,13 @@ build/lint/staticcheck: tools/go.mod tools/go.sum
 	go build -C tools -o $(CURDIR)/build/lint/ tool
 	@touch $@
 
-build: ## stage the app in build/app, as Azure Functions wants it, and the command in build/weir
+build: ## stage the app in build/app, as Azure Functions wants it, and the command in build/weir; WEIR_CONFIG=my.yaml takes other settings than weir.yaml
 	@mkdir -p $(APP)
 	CGO_ENABLED=0 GOOS=$(OS) GOARCH=$(ARCH) go build $(STAMP) -trimpath -ldflags='-s -w' -o $(APP)/handler ./handler
-	@mkdir -p build && CGO_ENABLED=0 go build $(STAMP) -trimpath -ldflags='-s -w' -o build/weir$(shell go env GOEXE) ./handler
-	@cp host.json weir.yaml $(APP)/
+	@mkdir -p build && CGO_ENABLED=0 go build $(STAMP) -trimpath -ldflags='-s -w' -o $(COMMAND) ./handler
+	@found=$$(WEIR_CONFIG='$(CONFIG)' $(COMMAND) check --offline) || { \
+	  echo "make build: the settings are wrong: $(CONFIG)"; echo "$$found"; exit 1; } >&2
+	@cp host.json $(APP)/ && cp '$(CONFIG)' $(APP)/weir.yaml
 	@for f in $(FUNCTIONS); do mkdir -p $(APP)/$$f && cp functions/$$f/function.json $(APP)/$$f/; done
 
 RELEASE := build/release

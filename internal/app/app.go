@@ -56,6 +56,9 @@ func New(env func(string) string, log *slog.Logger) (*App, error) {
 // problems has the errors of the settings, with a field for each part of the App; nil = the part has no error.
 type problems struct{ settings, contracts, storage, cms error }
 
+// isNone reports whether no part but storage has an error.
+func (p problems) isNone() bool { return errors.Join(p.settings, p.contracts, p.cms) == nil }
+
 // prepareApp makes those parts of an App whose settings are valid, so that `weir check` can report the problems of all
 // parts.
 func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -65,6 +67,42 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 		findings = append(findings, d.diagnoseLookUps(ctx, samples)...)
 	}
 	return findings
+}
+
+// DiagnoseOffline checks the settings and the contracts, without the variables that weir.yaml names, without storage
+// and without the CMS. It does not check delivery.signIn and delivery.tls.
+func DiagnoseOffline(env func(string) string) []Finding {
+	a, found, _ := openWithStandIns(env)
+	file := filepath.Base(configPath(env))
+	findings := []Finding{{Name: "settings", Wrong: withoutVariables(errors.Join(found.settings, found.cms), env),
+		Todo: "correct it in " + file}}
+	if a != nil && (a.contracts != nil || found.contracts != nil) {
+		findings = append(findings, Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
+			Wrong: found.contracts, Todo: "correct it under contracts: in " + file})
+	}
+	return findings
+}
+
+// withoutVariables returns an error without the problems of lines of weir.yaml that name a variable which is not set:
+// such a line has a stand-in, whose value can be out of the limits of its setting.
+func withoutVariables(wrong error, env func(string) string) error {
+	if wrong == nil {
+		return nil
+	}
+	text, _ := os.ReadFile(configPath(env)) // after an error, wrong has that error
+	lines := strings.Split(string(text), "\n")
+	var left []error
+	for problem := range strings.SplitSeq(wrong.Error(), "\n") {
+		_, position, _ := strings.Cut(problem, "[")
+		number, _, _ := strings.Cut(position, ":")
+		n, err := strconv.Atoi(number)
+		isOfVariable := err == nil && n >= 1 && n <= len(lines) &&
+			slices.ContainsFunc(namedVariables(lines[n-1]), func(name string) bool { return env(name) == "" })
+		if !isOfVariable {
+			left = append(left, errors.New(problem))
+		}
+	}
+	return errors.Join(left...)
 }
 
 func (d diagnosis) diagnoseCalendar(now time.Time) Finding {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/storage/azure"
+	"weir/internal/testkit/settings"
 )
 
 const minimal = `
@@ -60,13 +61,9 @@ func TestLoadSettings_Answers(t *testing.T) {
 	}
 }
 
-func TestLoadSettings_TheProjectsOwnFile(t *testing.T) {
+func TestLoadSettings_TheTestsOwnFile(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../weir.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := loadSettings(newEnvironment(t, string(text), "WEIR_CMS_URL", "http://127.0.0.1:7072/api/content"))
+	s, err := loadSettings(newEnvironment(t, settings.YAML, "WEIR_CMS_URL", "http://127.0.0.1:7072/api/content"))
 	if err != nil || s.Delivery.URL != "http://127.0.0.1:7072/api/content" || len(s.Contracts) != 2 {
 		t.Errorf("got %+v (%v), want the URL of WEIR_CMS_URL and two contracts", s, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -39,12 +40,22 @@ func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 		a, err := openForTrials(env, false)
 		return &Trials{app: a, isLive: true}, err
 	}
+	a, found, variables := openWithStandIns(env)
+	if err := errors.Join(found.settings, found.contracts, found.cms); err != nil {
+		return nil, err
+	}
+	return &Trials{app: a, variables: variables}, nil
+}
+
+// openWithStandIns returns an App without storage and without sign-in, with a stand-in for the value of each variable
+// that weir.yaml names. variables maps these stand-ins, and actual values, to the texts ${NAME}.
+func openWithStandIns(env func(string) string) (a *App, found problems, variables map[string]string) {
 	text, err := os.ReadFile(configPath(env))
 	if err != nil {
-		return nil, errors.New("weir.yaml cannot be read: " + err.Error())
+		return nil, problems{settings: errors.New("weir.yaml cannot be read: " + err.Error())}, nil
 	}
 	names := namedVariables(string(text))
-	variables := map[string]string{}
+	variables = map[string]string{}
 	standIn := func(name string) string {
 		if !slices.Contains(names, name) {
 			return env(name)
@@ -53,26 +64,48 @@ func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 		variables[value] = "${" + name + "}"
 		return value
 	}
-	a, err := openForTrials(standIn, true)
-	if err == nil {
-		return &Trials{app: a, variables: variables}, nil
+	if a, found = prepareForTrials(standIn, true); found.isNone() {
+		return a, found, variables
 	}
 	// Some settings need a number or a duration, and a stand-in is neither. So the second try uses the actual value of
-	// each variable that is set.
+	// each variable that is set, and looks for a stand-in that fits each other one.
+	fitting := map[string]string{}
 	actual := func(name string) string {
 		value := env(name)
-		if slices.Contains(names, name) {
-			if value == "" {
-				return standIn(name)
-			}
-			variables[value] = "${" + name + "}"
+		if !slices.Contains(names, name) {
+			return value
 		}
+		if value = cmp.Or(value, fitting[name]); value == "" {
+			return standIn(name)
+		}
+		variables[value] = "${" + name + "}"
 		return value
 	}
-	if a, err = openForTrials(actual, true); err != nil {
-		return nil, err
+	a, found = prepareForTrials(actual, true)
+	for hasFitted := true; hasFitted && !found.isNone(); {
+		hasFitted = false
+		for _, name := range names {
+			if env(name) != "" || fitting[name] != "" || found.isNone() {
+				continue
+			}
+			before := found.firstPosition()
+			for _, fitting[name] = range []string{"1m", "1", "1MiB", "1/s", ""} {
+				if a, found = prepareForTrials(actual, true); found.isNone() || found.firstPosition() != before {
+					hasFitted = true
+					break
+				}
+			}
+		}
 	}
-	return &Trials{app: a, variables: variables}, nil
+	return a, found, variables
+}
+
+// firstPosition returns the position of the first problem of the settings, such as [5:40]. The reading of weir.yaml ends
+// with the first value of a wrong type. So another position means that the type of the former value is right.
+func (p problems) firstPosition() string {
+	_, text, _ := strings.Cut(fmt.Sprint(p.settings), "[")
+	position, _, _ := strings.Cut(text, "]")
+	return position
 }
 
 // namedVariables returns the names in the placeholders of weir.yaml.
@@ -90,6 +123,12 @@ func standInOf(name string) string { return "https://" + name + ".variable.inval
 // openForTrials returns an App without storage. If withoutSignIn is true, the App ignores delivery.signIn and
 // delivery.tls, so it is only for trials that send no request to the CMS.
 func openForTrials(env func(string) string, withoutSignIn bool) (*App, error) {
+	a, found := prepareForTrials(env, withoutSignIn)
+	return a, errors.Join(found.settings, found.contracts, found.cms)
+}
+
+// prepareForTrials is openForTrials with the problems of each part.
+func prepareForTrials(env func(string) string, withoutSignIn bool) (*App, problems) {
 	local := func(name string) string {
 		switch name {
 		case hostPortName:
@@ -103,7 +142,7 @@ func openForTrials(env func(string) string, withoutSignIn bool) (*App, error) {
 	if a.account != nil {
 		a.account.Close()
 	}
-	return a, errors.Join(found.settings, found.contracts, found.cms)
+	return a, found
 }
 
 // RecordAnswers makes later trials call record with each answer of the CMS.

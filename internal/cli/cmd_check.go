@@ -21,6 +21,10 @@ changes nothing in storage, and writes nothing to the CMS: it opens a connection
 delivery.signIn is set, and sends one step of each contract: the first step that only reads and needs no
 answer of another step. If that step needs a message, the command takes a message of --sample.
 
+With --offline it checks only weir.yaml: the settings and the contracts. It needs neither storage nor the
+CMS, nor the variables that weir.yaml names, and does not look at delivery.signIn and delivery.tls. make
+build ends with these lines if weir.yaml is wrong.
+
 With FILE it checks only these messages, by the contracts of weir.yaml: the contract, key, version and
 due time of each, or every problem with its line. Nothing is sent; storage and the variables that
 weir.yaml names are not needed. - is standard input.
@@ -30,17 +34,22 @@ line {"file", "valid", "contract", "key", "version", "deliverAt", "problems"}. T
 if there is a problem.`
 
 func newCheckCommand(s *console) *cobra.Command {
-	var asJSON bool
+	var asJSON, isOffline bool
 	var samples []string
 	cmd := &cobra.Command{Use: "check [FILE…]", Short: "Check settings, storage and CMS, or messages",
 		Long: checkHelp}
 	addJSONFlag(cmd, &asJSON)
 	cmd.Flags().StringArrayVar(&samples, "sample", nil, "look up this message in the CMS; may be repeated")
+	cmd.Flags().BoolVar(&isOffline, "offline", false, "check only weir.yaml, without its variables")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		switch {
+		case isOffline && (len(args) > 0 || len(samples) > 0):
+			return errors.New("--offline checks only weir.yaml; leave out FILE and --sample, or --offline")
+		case isOffline:
+			return asFailure(s.printFindings(app.DiagnoseOffline(s.env), asJSON), true)
+		case len(args) == 0:
 			return s.checkSystem(cmd.Context(), samples, asJSON)
-		}
-		if len(samples) > 0 {
+		case len(samples) > 0:
 			return errors.New("--sample is for the check of the CMS; leave out FILE or --sample")
 		}
 		files, err := resolveFiles(args)
@@ -66,7 +75,7 @@ func (s *console) checkSystem(ctx context.Context, files []string, asJSON bool) 
 		}
 		samples = append(samples, app.Sample{File: file, Body: body})
 	}
-	return asFailure(s.runCheck(ctx, samples, asJSON), true)
+	return asFailure(s.printFindings(app.Diagnose(ctx, s.env, samples), asJSON), true)
 }
 
 func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) error {
@@ -117,9 +126,10 @@ func (s *console) printChecked(file string, found *contract.Checked) {
 // already printed.
 var errFindings = errors.New("something is wrong")
 
-func (s *console) runCheck(ctx context.Context, samples []app.Sample, asJSON bool) error {
+// printFindings prints the findings of a check. It returns errFindings if one is wrong.
+func (s *console) printFindings(findings []app.Finding, asJSON bool) error {
 	var err error
-	for _, f := range app.Diagnose(ctx, s.env, samples) {
+	for _, f := range findings {
 		if f.Wrong != nil {
 			err = errFindings
 		}

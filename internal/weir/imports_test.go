@@ -102,9 +102,10 @@ var may = map[string][]string{
 		"weir/internal/trial", "weir/internal/weir", "weir/internal/wire"},
 	"weir/internal/testkit/lanetest": {"weir/internal/lane", "weir/internal/storage/memory",
 		"weir/internal/storage/storagetest", "weir/internal/weir"},
-	"weir/internal/testkit/azurite": {},
-	"weir/internal/testkit/linear":  {},
-	"weir/internal/testkit/ziptest": {},
+	"weir/internal/testkit/azurite":  {},
+	"weir/internal/testkit/linear":   {},
+	"weir/internal/testkit/settings": {},
+	"weir/internal/testkit/ziptest":  {},
 }
 
 // guard is the package with the guards of goroutines.

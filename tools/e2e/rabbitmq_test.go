@@ -15,6 +15,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"weir/tools/realbroker"
+
+	"weir/internal/testkit/settings"
 )
 
 // stageConsumer makes an app folder with settings for weir consume. "more" has further settings of intake.rabbitmq.
@@ -26,7 +28,7 @@ func (s *system) stageConsumer(b *realbroker.Broker, more string, queues ...*bro
 // stageConsumerAt is stageConsumer with a broker at any address.
 func (s *system) stageConsumerAt(url, more string, queues ...*brokerQueue) string {
 	s.t.Helper()
-	return s.stageAppWith(readFile(s.t, filepath.Join("..", "..", "weir.yaml")) + consumerYAML(url, more, queues...))
+	return s.stageAppWith(settings.YAML + consumerYAML(url, more, queues...))
 }
 
 // consumerYAML returns the section intake.rabbitmq of weir.yaml.

@@ -19,6 +19,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"weir/tools/collector"
+
+	"weir/internal/testkit/settings"
 )
 
 // canary is part of each redacted value, and of no other text.
@@ -196,14 +198,14 @@ func newRedactingSystem(t *testing.T, otlp, receiver string) (*system, *echo) {
 	t.Helper()
 	s := newBareSystem(t)
 	cms := newEcho(t, s.cms)
-	settings := strings.NewReplacer("min: 1s, max: 5m", "min: 50ms, max: 100ms", "level: info", "level: debug",
+	yaml := strings.NewReplacer("min: 1s, max: 5m", "min: 50ms, max: 100ms", "level: info", "level: debug",
 		"    root: article\n", redactTitles,
 		"contracts:\n  - name: article", fmt.Sprintf("notify: [{ url: %q, secret: %s, events: [message.dead], "+
 			"allowPrivate: true }]\ncontracts:\n  - name: article", receiver, webhookSecret),
 		"root: delete", "root: delete\n    version: ./@version\n    supersede: true\n"+
 			"    steps: [{ name: send, post: \"\", body: message, remember: \"{{ 'item-' + key }}\" }]").
-		Replace(readFile(t, filepath.Join("..", "..", "weir.yaml")))
-	s.app = s.stageAppWith(settings + peopleRules)
+		Replace(settings.YAML)
+	s.app = s.stageAppWith(yaml + peopleRules)
 	s.startStagedHost([]string{"WEIR_CMS_URL=" + cms.URL + "/api/content", "OTEL_EXPORTER_OTLP_ENDPOINT=" + otlp,
 		"OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_BLRP_SCHEDULE_DELAY=100", "OTEL_METRIC_EXPORT_INTERVAL=1000"},
 		[]string{"--instances", "1"})

@@ -25,6 +25,7 @@ import (
 	"weir/internal/openapi"
 	"weir/internal/openapi/openapitest"
 	"weir/internal/testkit/linear"
+	"weir/internal/testkit/settings"
 	"weir/tools/atonce"
 	"weir/tools/browser"
 	"weir/tools/freeport"
@@ -237,19 +238,18 @@ func (s *system) handlerEnv() []string {
 		"/api/content"}
 }
 
-// stageApp makes an app folder for the host, and returns its path. weirYAML has replacements in the project's
+// stageApp makes an app folder for the host, and returns its path. weirYAML has replacements in the tests'
 // weir.yaml: old and new text in turn.
 func (s *system) stageApp(weirYAML ...string) string {
 	s.t.Helper()
-	settings := readFile(s.t, filepath.Join("..", "..", "weir.yaml"))
-	return s.stageAppWith(strings.NewReplacer(weirYAML...).Replace(settings))
+	return s.stageAppWith(strings.NewReplacer(weirYAML...).Replace(settings.YAML))
 }
 
-// stageAppWith makes an app folder for the host, with "settings" as the text of weir.yaml.
-func (s *system) stageAppWith(settings string) string {
+// stageAppWith makes an app folder for the host, with "yaml" as the text of weir.yaml.
+func (s *system) stageAppWith(yaml string) string {
 	s.t.Helper()
 	app, root := s.t.TempDir(), filepath.Join("..", "..")
-	writeFile(s.t, filepath.Join(app, "weir.yaml"), settings, 0o644)
+	writeFile(s.t, filepath.Join(app, "weir.yaml"), yaml, 0o644)
 	writeFile(s.t, filepath.Join(app, "host.json"), readFile(s.t, filepath.Join(root, "host.json")), 0o644)
 	if err := os.Link(filepath.Join(built, "handler"), filepath.Join(app, "handler")); err != nil {
 		s.t.Fatal(err)

@@ -3,12 +3,12 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"weir/internal/testkit/settings"
 	"weir/internal/upstream"
 )
 
@@ -116,7 +116,7 @@ func TestUpstreams_QueueOverTheQuota(t *testing.T) {
 	limited, free := declareQueue(t, b, "-limited"), declareQueue(t, b, "-free")
 	limited.upstream = "newsroom"
 	env := []string{"NEWSROOM_KEY=" + newsroomKey, "SHOP_SECRET=" + shopSecret}
-	s.app = s.stageAppWith(strings.Replace(readFile(t, filepath.Join("..", "..", "weir.yaml")), "contracts:\n",
+	s.app = s.stageAppWith(strings.Replace(settings.YAML, "contracts:\n",
 		upstreamsYAML, 1) + consumerYAML(b.URL(), "    prefetch: 3\n", limited, free))
 	s.startStagedHost(env, []string{"--instances", "1"})
 	consumer := s.startConsumer(s.app, env...)

@@ -23,11 +23,55 @@ import (
 func stageApp(t *testing.T) string {
 	t.Helper()
 	app := filepath.Join(t.TempDir(), "app")
-	cmd := exec.Command("make", "-C", "../..", "--no-print-directory", "build", "APP="+app, "ARCH="+runtime.GOARCH)
+	cmd := exec.Command("make", "-C", "../..", "--no-print-directory", "build", "APP="+app, "ARCH="+runtime.GOARCH,
+		"COMMAND="+filepath.Join(t.TempDir(), "weir"), "WEIR_CONFIG=internal/testkit/settings/weir.yaml")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make build: %v\n%s", err, out)
 	}
 	return app
+}
+
+// make build takes the settings that WEIR_CONFIG names, and ends with the lines of weir check if the file is wrong or
+// missing. It needs no variable that the file names.
+func TestBuild_TakesOtherSettings(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const good = "lanes: 3\ndelivery: { url: \"${MY_CMS}\", timeout: \"${MY_TIMEOUT}\", headers: { X-Key: \"${MY_KEY}\" } }\n" +
+		"contracts:\n  - { name: news, root: news, key: ./@id }\n"
+	for name, c := range map[string]struct {
+		text string // "" = there is no file
+		want []string
+	}{
+		"Good":    {good, nil},
+		"Wrong":   {"lanes: 0\n" + good[len("lanes: 3\n"):], []string{"lanes is 0", "Wrong.yaml"}},
+		"Slip":    {strings.Replace(good, "root:", "roots:", 1), []string{"unknown field", "roots"}},
+		"Missing": {"", []string{"cannot be read", "Missing.yaml"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file, app := filepath.Join(dir, name+".yaml"), filepath.Join(t.TempDir(), "app")
+			if c.text != "" {
+				if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.Command("make", "-C", "../..", "--no-print-directory", "build", "APP="+app,
+				"ARCH="+runtime.GOARCH, "COMMAND="+filepath.Join(t.TempDir(), "weir"), "WEIR_CONFIG="+file)
+			out, err := cmd.CombinedOutput()
+			if (err == nil) != (c.want == nil) {
+				t.Fatalf("make build: %v\n%s\nwant an error: %v", err, out, c.want != nil)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("got\n%s\nwant %q in it", out, want)
+				}
+			}
+			staged, _ := os.ReadFile(filepath.Join(app, "weir.yaml"))
+			if want := map[bool]string{true: c.text}[c.want == nil]; string(staged) != want {
+				t.Errorf("the app has the settings %q, want %q", staged, want)
+			}
+		})
+	}
 }
 
 func TestRelease_PackedAppRuns(t *testing.T) {
