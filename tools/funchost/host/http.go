@@ -125,12 +125,18 @@ func (h httpFront) isAuthorized(f *function, r *http.Request) bool {
 		(equalKeys(given, h.cfg.Key) || equalKeys(given, h.cfg.FunctionKeys[f.name]))
 }
 
-// givenKey returns the key that a client sent. A key in the header takes precedence over one in the query.
+// givenKey returns the key that a client sent. A key in the header takes precedence over one in the query. The names of
+// parameters are not case-sensitive, and the first of several keys counts.
 func givenKey(r *http.Request) string {
 	if key := r.Header.Get("x-functions-key"); key != "" {
 		return key
 	}
-	return r.URL.Query().Get("code")
+	for part := range strings.SplitSeq(r.URL.RawQuery, "&") {
+		if name, value, _ := strings.Cut(part, "="); strings.EqualFold(decodeQuery(name), "code") {
+			return decodeQuery(value)
+		}
+	}
+	return ""
 }
 
 func equalKeys(given, want string) bool {
