@@ -18,9 +18,10 @@ type Eraser interface {
 }
 
 // Redactor redacts the audit log. Redact removes the parameters of the entries with the given subject, a message's id.
-// In the parameters of all other entries, Redact replaces the given ordering key. See audit.Log.
+// In the parameters of all other entries, Redact replaces the ordering key whose lane.ErasedKey is erasedKey. See
+// audit.Log.
 type Redactor interface {
-	Redact(ctx context.Context, subject, key, replacement string) error
+	Redact(ctx context.Context, subject, erasedKey string) error
 }
 
 // Files removes the file in the archive that became a message, if there is one; see inbox.Collector.
@@ -52,10 +53,9 @@ func (f *Erase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
 }
 
-// eraseMessage redacts the audit log, removes the message's file, and then erases the message. The redaction needs the
-// ordering key, which an erased message no longer has, so the message is erased after it. Then eraseMessage looks for a
-// file again: a collector can have written it meanwhile, and any collector that writes it later sees that the message
-// is erased. After an error, a repeated request does all steps that are left.
+// eraseMessage redacts the audit log, removes the message's file, and then erases the message. Then it looks for a file
+// again: a collector can have written it meanwhile, and any collector that writes it later sees that the message is
+// erased. A repeated request does all steps again, because an entry of the log or a file can have come later.
 func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
@@ -68,10 +68,8 @@ func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 	if !before.Stage.Final() {
 		return f.Log.Erase(r.Context(), id) // returns the reason for which the message cannot be erased
 	}
-	if before.ErasedAt.IsZero() {
-		if err := f.redactAudit(r.Context(), id, before.Message); err != nil {
-			return weir.Status{}, err
-		}
+	if err := f.redactAudit(r.Context(), id, before); err != nil {
+		return weir.Status{}, err
 	}
 	if err := f.removeFile(r.Context(), before.Message); err != nil {
 		return weir.Status{}, err
@@ -97,9 +95,14 @@ func (f *Erase) removeFile(ctx context.Context, m weir.Message) error {
 
 // redactAudit redacts the entries of a message. Their subject is the id with which a client asked for the change: the
 // public id, or the id in another epoch.
-func (f *Erase) redactAudit(ctx context.Context, asked weir.ID, m weir.Message) error {
+func (f *Erase) redactAudit(ctx context.Context, asked weir.ID, before weir.Status) error {
+	m := &before.Message
+	erasedKey := m.Key
+	if before.ErasedAt.IsZero() {
+		erasedKey = lane.ErasedKey(m.Key)
+	}
 	for _, subject := range slices.Compact([]string{asked.String(), m.Public().String()}) {
-		if err := f.Audit.Redact(ctx, subject, m.Key, lane.ErasedKey(m.Key)); err != nil {
+		if err := f.Audit.Redact(ctx, subject, erasedKey); err != nil {
 			return err
 		}
 	}

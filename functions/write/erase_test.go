@@ -41,8 +41,8 @@ func (f *erasable) Erase(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return f.Status(ctx, id)
 }
 
-func (f *erasable) Redact(_ context.Context, subject, text, replacement string) error {
-	f.calls = append(f.calls, "redact "+subject+" "+text+" "+replacement)
+func (f *erasable) Redact(_ context.Context, subject, erasedKey string) error {
+	f.calls = append(f.calls, "redact "+subject+" "+erasedKey)
 	return f.redactFail
 }
 
@@ -51,7 +51,7 @@ func (f *erasable) Call(int) { f.calls = append(f.calls, "call") }
 func TestErase(t *testing.T) {
 	t.Parallel()
 	id := weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00000000000000000000"}
-	redact := "redact " + id.String() + " /jane " + lane.ErasedKey("/jane")
+	redact := "redact " + id.String() + " " + lane.ErasedKey("/jane")
 	for name, c := range map[string]struct {
 		log    erasable
 		status int
@@ -60,7 +60,8 @@ func TestErase(t *testing.T) {
 	}{
 		"Final": {erasable{stage: weir.Dead}, 200, `"erasedAt":"` + now().Format(time.RFC3339),
 			[]string{redact, "erase", "call"}},
-		"Again": {erasable{stage: weir.Dead, erased: true}, 200, lane.ErasedKey("/jane"), []string{"erase", "call"}},
+		"Again": {erasable{stage: weir.Dead, erased: true}, 200, lane.ErasedKey("/jane"),
+			[]string{redact, "erase", "call"}},
 		"Waits": {erasable{stage: weir.Queued}, 409, "cancel it first", []string{"erase"}},
 		"AuditAway": {erasable{stage: weir.Dead, redactFail: &weir.Error{Kind: weir.Unavailable, Message: "away"}}, 503,
 			"away", []string{redact}},
@@ -97,7 +98,7 @@ func (f files) EraseMessage(_ context.Context, id string) error {
 func TestErase_RemovesTheFileFirst(t *testing.T) {
 	t.Parallel()
 	id := weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00000000000000000000"}
-	redact := "redact " + id.String() + " /jane " + lane.ErasedKey("/jane")
+	redact := "redact " + id.String() + " " + lane.ErasedKey("/jane")
 	for name, c := range map[string]struct {
 		fail   error
 		status int

@@ -9,12 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
 // The index leads from a subject or an ordering key to the entries that name it. So an erasure reads only these
-// entries. A term is the hash of a subject or of a key. For each term of an entry, the partition has an index row
+// entries. A term is the beginning of the hash of a subject or of a key. For each term of an entry, the partition has an index row
 // k_<term>_<key of the entry>. One transaction writes an entry with its index rows, and one transaction removes them.
 // The column Terms repeats the terms, because the key itself is gone after an erasure.
 //
@@ -32,18 +33,30 @@ const (
 	maxTerms = storage.MaxOps - 2
 )
 
+// termLength is the number of hexadecimal digits of a term.
+const termLength = 32
+
 // subjectTerm returns the term of a subject, or "" if there is no subject.
-func subjectTerm(subject string) string { return newTerm("subject", subject) }
-
-// keyTerm returns the term of an ordering key, or "" if the key is empty.
-func keyTerm(key string) string { return newTerm("key", key) }
-
-func newTerm(kind, text string) string {
-	if text == "" {
+func subjectTerm(subject string) string {
+	if subject == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(kind + "\x00" + text))
-	return hex.EncodeToString(sum[:16])
+	sum := sha256.Sum256([]byte("subject\x00" + subject))
+	return hex.EncodeToString(sum[:])[:termLength]
+}
+
+// keyTerm returns the term of an ordering key, or "" if the key is empty.
+func keyTerm(key string) string {
+	if key == "" {
+		return ""
+	}
+	return termOfErased(lane.ErasedKey(key))
+}
+
+// termOfErased returns the term of an erased key: the beginning of its hash.
+func termOfErased(erasedKey string) string {
+	_, hash, _ := strings.Cut(erasedKey, ":")
+	return hash[:min(termLength, len(hash))]
 }
 
 // termsOf returns the terms of an entry with this subject and with these ordering keys, each term once.

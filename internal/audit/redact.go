@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weir/internal/lane"
 	"weir/internal/panics"
 	"weir/internal/storage"
 )
@@ -18,14 +19,17 @@ import (
 // redactedAtOnce limits the entries that one call of Redact changes at the same time.
 const redactedAtOnce = 8
 
-// Redact removes the content of an erased message from the log. The parameter subject is the message's id, and key is
-// the message's ordering key. Redact empties the Detail of all entries with that subject. In the Detail of all other
-// entries it puts replacement in the place of each value that is the key; see replaceKeys. It changes no other entry,
-// and reads no other entry either. RedactedAt and RedactedBy of a changed entry show the redaction.
+// Redact removes the content of an erased message from the log. The parameter subject is the message's id, and erasedKey
+// is lane.ErasedKey of the message's ordering key. Redact empties the Detail of all entries with that subject. In the
+// Detail of all other entries it replaces each value that is the key by erasedKey; see replaceKeys. It changes no other
+// entry, and reads no other entry either. RedactedAt and RedactedBy of a changed entry show the redaction.
+//
+// A key is found by its hash. So Redact also works for a message that was erased before, whose key is not known any
+// more: an entry can reach storage after the erasure.
 //
 // If storage refuses to change an entry, Redact logs that and goes on, so that one entry does not keep the message from
 // being erased. If Redact returns an error, the caller can call Redact again.
-func (l *Log) Redact(ctx context.Context, subject, key, replacement string) error {
+func (l *Log) Redact(ctx context.Context, subject, erasedKey string) error {
 	done, err := l.indexOldEntries(ctx)
 	if err != nil {
 		return readError(err)
@@ -33,8 +37,8 @@ func (l *Log) Redact(ctx context.Context, subject, key, replacement string) erro
 	if !done {
 		return notIndexedError()
 	}
-	r := redaction{log: l, subject: subject, key: key, replacement: replacement}
-	for _, term := range termsOf(subject, []string{key}) {
+	r := redaction{log: l, subject: subject, erasedKey: erasedKey}
+	for _, term := range []string{subjectTerm(subject), termOfErased(erasedKey)} {
 		entries, err := l.findEntries(ctx, term)
 		if err != nil {
 			return readError(err)
@@ -53,8 +57,8 @@ func (l *Log) Redact(ctx context.Context, subject, key, replacement string) erro
 
 // redaction has the parameters of one call of Redact.
 type redaction struct {
-	log                       *Log
-	subject, key, replacement string
+	log                *Log
+	subject, erasedKey string
 }
 
 // redactEntry redacts one entry. It returns an error only if storage could not be reached.
@@ -73,7 +77,7 @@ func (r redaction) redactEntry(ctx context.Context, entry string) error {
 // conditional, so no redaction undoes another one, also if it reaches storage late.
 func (r redaction) redactOps(row storage.Row) []storage.Op {
 	e := fromRow(row)
-	detail := replaceKeyIn(e.Detail, r.key, r.replacement)
+	detail := replaceKeyIn(e.Detail, r.erasedKey)
 	if e.Subject == r.subject {
 		detail = ""
 	}
@@ -111,19 +115,19 @@ func keysIn(detail string) (keys []string) {
 	return keys
 }
 
-// replaceKeyIn replaces a key in the detail of an entry. A detail without the key stays the same text.
-func replaceKeyIn(detail, key, replacement string) string {
+// replaceKeyIn replaces the key with this hash in the detail of an entry. A detail without the key stays the same text.
+func replaceKeyIn(detail, erasedKey string) string {
 	value, err := decodeDetail(detail)
-	if err != nil || key == "" {
+	if err != nil {
 		return detail
 	}
 	isFound := false
-	replaceKeys(value, func(given string) string {
-		if given != key {
-			return given
+	replaceKeys(value, func(key string) string {
+		if key == "" || lane.ErasedKey(key) != erasedKey {
+			return key
 		}
 		isFound = true
-		return replacement
+		return erasedKey
 	})
 	if !isFound {
 		return detail

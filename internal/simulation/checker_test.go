@@ -28,7 +28,7 @@ type counts struct {
 	Recurred, Runs, Punctual, Scheduled, Released, InTime, Moved, Cancelled,
 	CancelledAtOnce int
 	Replayed, Refused, Edited, Paused, Resumed int
-	Forgotten, Erased, Discarded               int
+	Forgotten, Erased, Redacted, Discarded     int
 	Bulks, BulkReplayed, Blockers              int
 	Flowed, Missing                            int
 	Crowded, Turned, Removed, Kept, Items      int
@@ -122,7 +122,9 @@ type checker struct {
 	stuck     string                         // name of the blob that storage refuses to remove; empty = not chosen yet
 	told      map[string]map[weir.Stage]bool // stages in the events that receivers got, by address and message id
 	history   chronicle
-	runs      []weir.ID // messages of the runs by hand that were answered
+	runs      []weir.ID       // messages of the runs by hand that were answered
+	entries   map[int]audited // entries of the audit log by their numbers
+	erasures  []*erasure      // in worlds of audits
 }
 
 func newChecker(w *world) *checker {

@@ -49,15 +49,16 @@ func (c *checker) listFiled() (ids []weir.ID) {
 // eraseMessage asks random instances to erase a message, up to 20 times, until an instance accepts or refuses. An
 // instance refuses if the message can still be sent.
 func (w *world) eraseMessage(ctx context.Context, name string, id weir.ID) {
-	w.check.noteErasing(id)
+	asked := w.check.noteErasure(id, w.check.noteErasing(id))
 	for range 20 {
 		p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))].currentProcess()
 		_, err := askProcess(ctx, p, name,
-			func(ctx context.Context) (weir.Status, error) { return p.store.Requests().Erase(ctx, id) })
+			func(ctx context.Context) (weir.Status, error) { return p.erase(ctx, id) })
 		w.trace.addLine("%s: %s erases lane %d seq %d: %v", p.name, name, id.Lane, id.Seq, err)
 		if err == nil {
 			p.lookAtLane(id.Lane)
 			w.check.checkErased(id)
+			w.check.confirmErasure(asked)
 			return
 		}
 		if weir.KindOf(err) == weir.Conflict || weir.KindOf(err) == weir.NotFound {
@@ -67,14 +68,22 @@ func (w *world) eraseMessage(ctx context.Context, name string, id weir.ID) {
 	}
 }
 
-// noteErasing records that an operator asks to erase a message. From then on, receivers of events need not get events
-// about the message.
-func (c *checker) noteErasing(id weir.ID) {
+func (p *process) erase(ctx context.Context, id weir.ID) (weir.Status, error) {
+	if p.w.audits.isOn {
+		return p.eraseByRequest(ctx, id)
+	}
+	return p.store.Requests().Erase(ctx, id)
+}
+
+// noteErasing records that an operator asks to erase a message, and returns the message's key. From then on, receivers
+// of events need not get events about the message.
+func (c *checker) noteErasing(id weir.ID) (key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.laneOf(id.Lane).log[id.Seq-1]
 	f.erasing = true
 	c.history.Exclude(f.key, "erasures")
+	return f.key
 }
 
 // mayBeErased reports whether an operator has asked to erase a message. The row of an erased message has no hash of the

@@ -21,6 +21,7 @@ func TestMutants_TheBinaryWithoutAMutantBreaksNoRule(t *testing.T) {
 		"moves":                       {"TestMoves", nil},
 		"short pages":                 {"TestShortPages", nil},
 		"killers":                     {"TestKillers", nil},
+		"audits":                      {"TestAudits", nil},
 		"chains":                      {"TestChains", nil},
 		"relane":                      {"TestRelane", nil},
 	} {

@@ -161,6 +161,13 @@ var mutantsOfKillers = []mutant{
 	{"an attempt that was not made absolves its message", "drain/crash_guard.go", "if outcome == weir.OutcomeNone {", "if false {", "killer", "1@102"},
 }
 
+// mutantsOfAudits has the mutants that TestAudits catches.
+var mutantsOfAudits = []mutant{
+	{"an erasure searches the beginnings of keys", "audit/redact.go", "lane.ErasedKey(key) != erasedKey", "lane.ErasedKey(key) != erasedKey && lane.ErasedKey(key[:len(key)-1]) != erasedKey", "redacted", "60"},
+	{"an entry has no index", "audit/log.go", "indexOps(storage.Insert, key, terms)...)", "indexOps(storage.Insert, key, terms)[:0]...)", "redacted", "60"},
+	{"a repeated erasure does not look for late entries", "../functions/write/erase.go", "erasedKey := m.Key\n", "if !before.ErasedAt.IsZero() {\n\t\treturn nil\n\t}\n\terasedKey := m.Key\n", "redacted", "60"},
+}
+
 // mutantsOfChains has the mutants that TestChains catches.
 var mutantsOfChains = []mutant{
 	{"a look-up that is not JSON finds no item", "steps/answer.go", "a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()", "a.JSON, a.raw = map[string]any{\"items\": []any{}}, nil", "duplicate", "30"},
@@ -212,6 +219,10 @@ func TestMutants_AreCaughtInWorldsOfShortPages(t *testing.T) {
 
 func TestMutants_AreCaughtInWorldsOfKillers(t *testing.T) {
 	catchMutants(t, mutantsOfKillers, "TestKillers", "KILLERS")
+}
+
+func TestMutants_AreCaughtInWorldsOfAudits(t *testing.T) {
+	catchMutants(t, mutantsOfAudits, "TestAudits", "AUDITS")
 }
 
 func TestMutants_AreCaughtInWorldsOfChains(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"weir/functions/poison"
 	tickets "weir/functions/process"
 	"weir/functions/sweep"
+	"weir/internal/audit"
 	"weir/internal/cms"
 	"weir/internal/drain"
 	"weir/internal/lane"
@@ -57,6 +58,7 @@ type process struct {
 	runner  *recur.Runner
 	notify  *notify.Sender
 	carrier *replay.Runner
+	audit   *audit.Log // used only in worlds of audits
 
 	platform
 	decided *decided
@@ -136,6 +138,7 @@ func (s *slot) startProcess() {
 	p.notify = p.newNotifier()
 	p.store.Notifier = p.notify
 	p.carrier = p.bulkCarrier()
+	p.audit = p.newAuditLog()
 	p.cleaner = p.newCleaner()
 	p.sweep = &sweep.Function{Log: bulkLook{mailLook{p.store, p.notify}, p.carrier}, Waker: p.drainer,
 		Cleaner: p.cleaner, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: discardLog}

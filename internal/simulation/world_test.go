@@ -80,6 +80,7 @@ type settings struct {
 	leaving leaving  // see moves_test.go
 	chains  chaining // see chains_test.go
 	killing killing  // see killers_test.go
+	audits  auditing // see audits_test.go
 	mutant  string   // name of the mutant that is tried; see mutants_test.go
 }
 
@@ -197,7 +198,7 @@ type trace struct {
 // isTraceWanted reports whether the trace of a run is printed or compared.
 func isTraceWanted() bool {
 	names := []string{"SEED", "REPLAY", "LARGE_TRACE", "MOVES_TRACE", "CHAINS_TRACE", "SHORT_TRACE",
-		"KILLERS_TRACE"}
+		"KILLERS_TRACE", "AUDITS_TRACE"}
 	return slices.ContainsFunc(names, func(name string) bool { return os.Getenv(name) != "" })
 }
 
@@ -331,6 +332,7 @@ func (w *world) liveThrough(ctx context.Context) {
 	w.startRuns(ctx)
 	w.startForgettingIDs(ctx)
 	w.startErasers(ctx)
+	w.startAudits(ctx)
 	w.startDiscarders(ctx)
 	for _, s := range w.slots {
 		s.planFaults()
@@ -349,7 +351,7 @@ func (w *world) liveThrough(ctx context.Context) {
 	}
 	w.quiet = time.Now()
 	w.check.checkAtRest(ctx, w.awaitRest(ctx) && w.fileRefused(ctx) && w.fileBlocker(ctx) &&
-		w.fileMissing(ctx) && w.fileLast(ctx))
+		w.fileMissing(ctx) && w.fileLast(ctx) && w.eraseAgain(ctx))
 	w.letDaysPass(ctx)
 	w.endWorld(ctx)
 }
