@@ -309,7 +309,7 @@ func (w *world) recordChange() {
 	log := &audit.Log{Table: w.store.Table, Keep: time.Hour, Now: time.Now, Logger: quietLog}
 	log.Record(w.Context(), audit.Entry{Action: "pause", Subject: "s", Detail: "{}", Function: "write", Status: 200,
 		Principal: "p", KeyID: "k", From: "f", Invocation: "i"})
-	w.must(log.Redact(w.Context(), "s", "/key", "redacted"))
+	w.must(log.Redact(w.Context(), "s", lane.ErasedKey("/key")))
 }
 
 // replayInBulk replays all dead messages of one key.
