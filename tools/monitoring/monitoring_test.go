@@ -256,7 +256,7 @@ func TestAzureAlerts_NameSectionsOfTheRunbook(t *testing.T) {
 	runbook, seen := readAnchors(t), 0
 	for _, name := range []string{"alerts.bicep", "prometheus.bicep"} {
 		text := string(readFile(t, "infra/modules/"+name))
-		sections := regexp.MustCompile(`(?:runbook: '|operations\.md#)([a-z-]+)`)
+		sections := regexp.MustCompile(`(?:runbook: '|operations\.md#)([a-z0-9-]+)`)
 		for _, m := range sections.FindAllStringSubmatch(text, -1) {
 			seen++
 			if !runbook[m[1]] {
