@@ -29,8 +29,11 @@ import (
 
 type devOptions struct {
 	port, cmsPort, storagePort int
-	cms                        string
+	cms, prefix                string
 	verbose                    bool
+	connection                 string // connection string of storage; set when storage runs
+	contracts                  string // names of the contracts
+	hasSample                  bool   // the contracts accept sampleMessage
 }
 
 const (
@@ -58,7 +61,7 @@ func main() {
 }
 
 func parseFlags(args []string) (devOptions, error) {
-	var o devOptions
+	o := devOptions{prefix: cmp.Or(os.Getenv("WEIR_PREFIX"), "weir")}
 	flags := flag.NewFlagSet("dev", flag.ContinueOnError)
 	flags.IntVar(&o.port, "port", defaultPort, "port of Weir")
 	flags.IntVar(&o.cmsPort, "cms-port", defaultCMSPort, "port of the demo CMS")
@@ -116,15 +119,19 @@ func runSystem(ctx context.Context, o devOptions) (err error) {
 		}
 		defer cms.stopChild()
 	}
-	host, err := startChild("host", log, []string{"AzureWebJobsStorage=" + storage.ConnectionString(),
-		"FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_PREFIX=weir", "WEIR_CMS_URL=" + o.cms},
-		"build/tools/funchost", "--script-root", "build/app", "--port", fmt.Sprint(o.port), "--development")
+	o.connection = storage.ConnectionString()
+	env := o.environment()
+	if o.contracts, err = checkSettings(ctx, env); err != nil {
+		return ignoreCancel(ctx, err)
+	}
+	o.hasSample = isSampleAccepted(ctx, env)
+	host, err := startHost(log, append(env, "FUNCTIONS_WORKER_RUNTIME=custom"), o.port)
 	if err != nil {
 		return err
 	}
 	defer host.stopChild()
 	if err := awaitReady(ctx, host, o.weir()+"/health"); err != nil {
-		return ignoreCancel(ctx, err)
+		return ignoreCancel(ctx, o.explainLanes(err))
 	}
 	tail, err := startTail(o, log)
 	if err != nil {
@@ -142,7 +149,7 @@ func runSystem(ctx context.Context, o devOptions) (err error) {
 	case <-cms.done:
 		return errors.New("the demo CMS has ended; see build/run.log")
 	case <-host.done:
-		return errors.New("the host has ended; see build/run.log")
+		return fmt.Errorf("the host has ended: %s; see build/run.log", describeEnd(host.lastLines))
 	}
 }
 
@@ -163,6 +170,32 @@ func ignoreCancel(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
+}
+
+// environment returns the variables that the handler and its commands need.
+func (o devOptions) environment() []string {
+	return []string{"AzureWebJobsStorage=" + o.connection, "WEIR_PREFIX=" + o.prefix, "WEIR_CMS_URL=" + o.cms}
+}
+
+// commandLine returns a line for a shell, which runs a command of the handler on this system.
+func (o devOptions) commandLine(command string) string {
+	line := ""
+	for _, variable := range append(o.environment(), "WEIR_CONFIG="+os.Getenv("WEIR_CONFIG")) {
+		if name, value, _ := strings.Cut(variable, "="); value != "" {
+			line += name + "='" + strings.ReplaceAll(value, "'", `'\''`) + "' "
+		}
+	}
+	return line + "build/weir " + command
+}
+
+// explainLanes adds to an error about the number of lanes how to change the number. Storage runs only while this
+// program runs.
+func (o devOptions) explainLanes(err error) error {
+	if !strings.Contains(err.Error(), "the number of lanes differs") {
+		return err
+	}
+	return fmt.Errorf("%w\nTo change storage, set the former number, run make run, and run in another terminal:\n  %s\n"+
+		"Or remove the stored data: make clean", err, o.commandLine("lanes N"))
 }
 
 func (o devOptions) weir() string { return fmt.Sprintf("http://127.0.0.1:%d/api", o.port) }
@@ -220,27 +253,44 @@ func (l *lineLog) Close() { l.file.Close() }
 
 // childProcess is a program that this program has started.
 type childProcess struct {
-	cmd      *exec.Cmd
-	done     chan struct{}
-	lastLine string // last line of output that is not empty; valid after done is closed
+	cmd       *exec.Cmd
+	done      chan struct{}
+	lastLines []string // the last lines of output that are not empty; valid after done is closed
 }
+
+// keptLines is the largest number of childProcess.lastLines.
+const keptLines = 20
 
 // startTail starts "weir tail", which prints a line when the stage of a message changes.
 func startTail(o devOptions, log *lineLog) (*childProcess, error) {
-	cmd := exec.Command("build/app/handler", "tail", "--url", o.weir(), "--lines", "0", "--interval", "1s")
+	cmd := exec.Command(handlerPath, "tail", "--url", o.weir(), "--lines", "0", "--interval", "1s")
 	cmd.Stdout = os.Stdout
-	return startCommand("tail", log, cmd, &cmd.Stderr)
+	return startCommand("tail", log.printLine, cmd, &cmd.Stderr)
+}
+
+// startHost starts the host. It also prints a line if a handler has ended and was started again.
+func startHost(log *lineLog, env []string, port int) (*childProcess, error) {
+	cmd := exec.Command("build/tools/funchost", "--script-root", "build/app", "--port", fmt.Sprint(port),
+		"--development")
+	cmd.Env = append(os.Environ(), env...)
+	var seen restarts
+	return startCommand("host", func(name, line string) {
+		log.printLine(name, line)
+		if text := seen.notice(line); text != "" {
+			fmt.Println(text)
+		}
+	}, cmd, &cmd.Stdout, &cmd.Stderr)
 }
 
 // startChild starts a program whose whole output goes to the log.
 func startChild(name string, log *lineLog, env []string, path string, args ...string) (*childProcess, error) {
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), env...)
-	return startCommand(name, log, cmd, &cmd.Stdout, &cmd.Stderr)
+	return startCommand(name, log.printLine, cmd, &cmd.Stdout, &cmd.Stderr)
 }
 
-// startCommand starts a command. The given outputs, which are fields of cmd, go to the log.
-func startCommand(name string, log *lineLog, cmd *exec.Cmd, outputs ...*io.Writer) (*childProcess, error) {
+// startCommand starts a command. It calls printLine with each line of the given outputs, which are fields of cmd.
+func startCommand(name string, printLine func(name, line string), cmd *exec.Cmd, outputs ...*io.Writer) (*childProcess, error) {
 	cmd.SysProcAttr = childAttributes()
 	out, in := io.Pipe()
 	for _, output := range outputs {
@@ -255,8 +305,10 @@ func startCommand(name string, log *lineLog, cmd *exec.Cmd, outputs ...*io.Write
 		lines := bufio.NewScanner(out)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
-			log.printLine(name, lines.Text())
-			c.lastLine = cmp.Or(strings.TrimSpace(lines.Text()), c.lastLine)
+			printLine(name, lines.Text())
+			if line := strings.TrimSpace(lines.Text()); line != "" {
+				c.lastLines = append(c.lastLines[max(0, len(c.lastLines)-keptLines+1):], line)
+			}
 		}
 		io.Copy(io.Discard, out)
 	})
@@ -305,8 +357,8 @@ func awaitReady(ctx context.Context, host *childProcess, address string) error {
 		case <-ctx.Done():
 			return fmt.Errorf("the host did not become ready at %s", address)
 		case <-host.done:
-			return fmt.Errorf("the host ended before it was ready; build/run.log has its output, which ends in: %s",
-				host.lastLine)
+			return fmt.Errorf("the host ended before it was ready: %s; build/run.log has its output",
+				describeEnd(host.lastLines))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -315,15 +367,25 @@ func awaitReady(ctx context.Context, host *childProcess, address string) error {
 func (o devOptions) printWelcome() {
 	fmt.Print("\nWeir is running.\n")
 	o.printAddresses()
-	fmt.Printf(`Try:
-
-  curl -i -X POST %s/messages -H 'Content-Type: application/xml' \
-    -d '<article path="/news/1" version="1"><title>Hello</title></article>'
+	fmt.Printf(`%s
 
 and then curl the Location of the answer. %sCtrl-C ends all.
+To check the settings and the storage of this system, or to change its number of lanes (lanes N):
+
+  %s
+
 A line follows for each message whose stage changes; the programs' logs are in build/run.log.
 
-`, o.weir(), o.describeDemo())
+`, o.describeSample(), o.describeDemo(), o.commandLine("check"))
+}
+
+// describeSample returns a command that posts a message which the contracts accept.
+func (o devOptions) describeSample() string {
+	post := fmt.Sprintf("  curl -i -X POST %s/messages -H 'Content-Type: application/xml' \\\n    ", o.weir())
+	if o.hasSample {
+		return "Try:\n\n" + post + "-d '" + sampleMessage + "'"
+	}
+	return fmt.Sprintf("Post a message of your contracts (%s):\n\n%s--data-binary @message.xml", o.contracts, post)
 }
 
 // describeDemo returns a sentence with the command "make demo" for the ports in o. If this program does not start the

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,5 +57,75 @@ func TestDescribeDemo(t *testing.T) {
 		if got := o.describeDemo(); got != c.want {
 			t.Errorf("%v: got %q, want %q", c.args, got, c.want)
 		}
+	}
+}
+
+func TestDescribeEnd(t *testing.T) {
+	t.Parallel()
+	const record = `{"time":"t","level":"ERROR","msg":"handler: not started","err":"my.yaml: [14:5] unknown field"}`
+	for name, c := range map[string]struct {
+		lines []string
+		want  string
+	}{
+		"Silent": {nil, "it printed nothing"},
+		"Host":   {[]string{"Now listening", "port 7071 is taken"}, "port 7071 is taken"},
+		"Handler": {[]string{"Now listening", "exceeded the restart limit: 3 errors of the handler of instance 1, " +
+			"the last: handler exited with code 1: " + record, "The host has stopped."}, "my.yaml: [14:5] unknown field"},
+		"CutRecord": {[]string{`the last: {"time":"t","err":"my.ya`}, `the last: {"time":"t","err":"my.ya`},
+	} {
+		if got := describeEnd(c.lines); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	var seen restarts
+	var got []string
+	for _, line := range []string{
+		"Worker process started and initialized. (instance 1, pid 7, port 1)",
+		"Worker error 1 of instance 1: handler exited with code -1: some words",
+		"another line",
+		"Worker process started and initialized. (instance 1, pid 8, port 1)",
+		"Worker process started and initialized. (instance 2, pid 9, port 2)",
+	} {
+		if text := seen.notice(line); text != "" {
+			got = append(got, text)
+		}
+	}
+	if want := "The handler ended (code -1) and was started again."; len(got) != 1 || got[0] != want {
+		t.Errorf("got %q, want only %q", got, want)
+	}
+}
+
+func TestParseFindings(t *testing.T) {
+	t.Parallel()
+	found := parseFindings([]byte(`{"name":"settings","ok":false,"wrong":["a","b"],"todo":"do"}
+no JSON
+{"name":"contracts","ok":true,"detail":"news, delete"}
+`))
+	if len(found) != 2 || len(found[0].Wrong) != 2 || found[1].Detail != "news, delete" {
+		t.Errorf("got %+v, want two findings", found)
+	}
+}
+
+func TestOptions_Texts(t *testing.T) {
+	t.Parallel()
+	o := devOptions{port: 7071, cms: "https://cms.example/a'b", prefix: "mine", connection: "AccountKey=k;", contracts: "news"}
+	if got, want := o.commandLine("check"), `AzureWebJobsStorage='AccountKey=k;' WEIR_PREFIX='mine' `+
+		`WEIR_CMS_URL='https://cms.example/a'\''b' build/weir check`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := o.describeSample(); !strings.Contains(got, "news") || strings.Contains(got, "<article") {
+		t.Errorf("got %s, want the name of the contract, and no message that it refuses", got)
+	}
+	o.hasSample = true
+	if got := o.describeSample(); !strings.Contains(got, sampleMessage) {
+		t.Errorf("got %s, want the sample", got)
+	}
+	err := o.explainLanes(errors.New("the number of lanes differs from storage's"))
+	if !strings.Contains(err.Error(), "build/weir lanes N") {
+		t.Errorf("got %v, want the command that changes the number", err)
 	}
 }

@@ -65,7 +65,8 @@ type Config struct {
 	IdleKill time.Duration
 	// Development sets AZURE_FUNCTIONS_ENVIRONMENT=Development, as func start does. If false, the variable keeps its
 	// value. The setting maxPollingInterval of host.json is the longest pause between two polls of an idle queue; its
-	// default is one minute. In development, a maxPollingInterval of one minute counts as two seconds.
+	// default is one minute. In development, a maxPollingInterval of one minute counts as two seconds. In development the
+	// host answers 421 to requests whose Host does not name this machine.
 	Development bool
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -54,6 +55,11 @@ func (h httpFront) newServer() *http.Server {
 func (h httpFront) newHandler() http.Handler {
 	admin := adminAPI(h).adminHandler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h.cfg.Development && !isLoopbackName(r.Host) {
+			http.Error(w, "This host of a developer's machine answers only to localhost and 127.0.0.1.",
+				http.StatusMisdirectedRequest)
+			return
+		}
 		sent, refusal := parseTarget(r.Method, r.RequestURI)
 		if refusal != 0 {
 			w.WriteHeader(refusal)
@@ -66,6 +72,19 @@ func (h httpFront) newHandler() http.Handler {
 		}
 		h.serveFunction(w, r, sent)
 	})
+}
+
+// isLoopbackName reports whether the Host of a request names this machine. The page of another site can give its own
+// name the address 127.0.0.1 (DNS rebinding), and so read and change everything without a key: the browser then takes
+// the host for a part of that site.
+func isLoopbackName(host string) bool {
+	name := host
+	if withoutPort, _, err := net.SplitHostPort(host); err == nil {
+		name = withoutPort
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	ip := net.ParseIP(name)
+	return name == "localhost" || strings.HasSuffix(name, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
 // serveFunction serves a request with a function whose route and methods match the request. If several functions match,
