@@ -18,9 +18,15 @@ ARG WEIR_CONFIG=weir.yaml
 RUN make build WEIR_CONFIG="${WEIR_CONFIG}" && ./build/app/handler version
 
 FROM ${HOST_IMAGE}
+# The host writes logs and state of its own below /home, and keys of its web server to HOME.
+RUN mkdir -p /home/LogFiles /home/data /home/ASP.NET && \
+    chown -R 1654:1654 /home/LogFiles /home/data /home/ASP.NET
 ENV AzureWebJobsScriptRoot=/home/site/wwwroot \
+    HOME=/tmp \
     AzureFunctionsJobHost__Logging__Console__IsEnabled=true \
     FUNCTIONS_WORKER_RUNTIME=custom \
     ASPNETCORE_URLS=http://+:8080
 EXPOSE 8080
 COPY --from=build /src/build/app /home/site/wwwroot
+# By number, so that Kubernetes sees that it is not root.
+USER 1654:1654

@@ -105,6 +105,24 @@ func TestAzure_ResourcesOfStorage(t *testing.T) {
 	}
 }
 
+// A tag of an action can be moved to other code; a commit cannot.
+func TestWorkflows_PinActionsByCommit(t *testing.T) {
+	t.Parallel()
+	pinned := regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+	for _, name := range []string{"ci.yml", "deploy.yml"} {
+		text := string(readFile(t, "../.github/workflows/"+name))
+		found := regexp.MustCompile(`(?m)uses: (.*)$`).FindAllStringSubmatch(text, -1)
+		if len(found) < 5 {
+			t.Errorf("%s: got %d actions, want at least 5", name, len(found))
+		}
+		for _, m := range found {
+			if !pinned.MatchString(m[1]) {
+				t.Errorf("%s: got the action %q, want it with the commit, and the version as a comment", name, m[1])
+			}
+		}
+	}
+}
+
 func TestKEDA(t *testing.T) {
 	t.Parallel()
 	var kinds []string
@@ -115,8 +133,17 @@ func TestKEDA(t *testing.T) {
 			Spec struct {
 				Template struct {
 					Spec struct {
+						SecurityContext struct {
+							RunAsNonRoot bool `yaml:"runAsNonRoot"`
+							RunAsUser    int  `yaml:"runAsUser"`
+						} `yaml:"securityContext"`
 						Containers []struct {
-							Env []struct{ Name, Value string }
+							Env             []struct{ Name, Value string }
+							SecurityContext struct {
+								AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
+								ReadOnlyRootFilesystem   bool  `yaml:"readOnlyRootFilesystem"`
+								Capabilities             struct{ Drop []string }
+							} `yaml:"securityContext"`
 						}
 					}
 				}
@@ -131,7 +158,16 @@ func TestKEDA(t *testing.T) {
 			t.Fatal(err)
 		}
 		kinds = append(kinds, object.Kind)
-		for _, c := range object.Spec.Template.Spec.Containers {
+		pod := object.Spec.Template.Spec
+		for _, c := range pod.Containers {
+			own := c.SecurityContext
+			user := fmt.Sprintf("USER %d:", pod.SecurityContext.RunAsUser)
+			if !pod.SecurityContext.RunAsNonRoot || own.AllowPrivilegeEscalation == nil || *own.AllowPrivilegeEscalation ||
+				!own.ReadOnlyRootFilesystem || !slices.Equal(own.Capabilities.Drop, []string{"ALL"}) ||
+				!strings.Contains(string(readFile(t, "../Dockerfile")), user) {
+				t.Errorf("got %+v and %+v, want the user of the Dockerfile, no privileges and a root that cannot be written",
+					pod.SecurityContext, own)
+			}
 			for _, e := range c.Env {
 				env[e.Name] = e.Value
 			}

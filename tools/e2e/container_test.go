@@ -16,6 +16,8 @@ import (
 type imageBuild struct {
 	name    string   // the name after AS; without AS, the image after FROM
 	folder  string   // the argument of WORKDIR
+	user    string   // the argument of USER
+	args    []string // the arguments of ARG
 	env     []string // name=value
 	runs    []string // the commands of RUN
 	copying []string // source and target of each COPY from the first stage
@@ -31,11 +33,18 @@ func TestDockerfile_MakesAnAppThatStarts(t *testing.T) {
 		t.Fatalf("got %+v, want a stage that builds the app, and one that copies it", builds)
 	}
 	build, image := builds[0], builds[1]
+	if user, _, _ := strings.Cut(image.user, ":"); user == "" || strings.Trim(user, "0123456789") != "" || user == "0" {
+		t.Errorf("the image has the user %q, want a number that is not root", image.user)
+	}
+	if !slices.Contains(build.args, "WEIR_CONFIG=weir.yaml") {
+		t.Errorf("the stage that builds the app has the arguments %q, want WEIR_CONFIG=weir.yaml", build.args)
+	}
 	context := t.TempDir()
 	copyContext(t, context)
 	for _, command := range build.runs {
 		cmd := exec.CommandContext(t.Context(), "sh", "-ec", command)
-		cmd.Dir, cmd.Env = context, append(os.Environ(), "GOPROXY=off", "GOWORK=off")
+		cmd.Dir, cmd.Env = context, append(os.Environ(), "GOPROXY=off", "GOWORK=off",
+			"WEIR_CONFIG=internal/testkit/settings/weir.yaml")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("RUN %s: %v\n%s", command, err, out)
 		}
@@ -66,6 +75,10 @@ func readDockerfile(t *testing.T) (builds []imageBuild) {
 		switch instruction {
 		case "WORKDIR":
 			last.folder = rest
+		case "USER":
+			last.user = rest
+		case "ARG":
+			last.args = append(last.args, rest)
 		case "RUN":
 			last.runs = append(last.runs, rest)
 		case "ENV":
