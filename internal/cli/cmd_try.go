@@ -35,6 +35,8 @@ is one; --update writes the files. Without FILE the messages are DIR/*.xml. For 
 requests are in article.requests.txt, with the answers of article.answers.yaml if it is there. Each
 article.CASE.answers.yaml makes another case, with article.CASE.requests.txt.
 
+A note names each path of an expression that selects nothing in the message: its value is left out.
+
 The verdict is delivered, retry, dead, unavailable, refused (by the contract), or open if an answer is
 missing. Exit codes: 0 delivered or open, or as expected; 1 another verdict, a difference, or a file
 or setting that cannot be read; 2 wrong usage.`
@@ -172,6 +174,9 @@ func (s *console) printTrial(o *tryOptions, file string, t *trial.Trial) error {
 		}{file, t})
 	}
 	s.printLine("%s: %s", sanitizeText(file), sanitizeLines(t.FormatText()))
+	for _, path := range t.SelectNothing {
+		s.printLine("note: %s selects nothing in this message", sanitizeText(path))
+	}
 	if len(t.Unused) > 0 {
 		s.printLine("not used: answers to %s\n", sanitizeText(strings.Join(t.Unused, ", ")))
 	}

@@ -235,3 +235,31 @@ func TestTry_SendToACMSThatIsAway(t *testing.T) {
 		t.Errorf("got exit code %d and\n%s\nwant %d, unavailable, and no secret", code, stdout, exitFailed)
 	}
 }
+
+// A misspelt path leaves its value out of the request. That is the most likely mistake in a recipe, so the trial notes
+// it. A path that only has() asks for is no mistake.
+func TestTry_NotesPathsThatSelectNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.xml")
+	if err := os.WriteFile(file, []byte(`<article id="1"><title>T</title></article>`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, out, _ := newTestConsole(newEnvironment(t, `
+delivery: { url: "https://cms.example/api" }
+contracts:
+  - name: article
+    root: article
+    key: ./@id
+    steps:
+      - { name: create, post: /items, json: { title: "{{ text('./title') }}", headline: "{{ text('./headine') }}",
+          lead: "{{ has('./lead') ? 'yes' : 'no' }}" } }
+`))
+	if code := s.runCommand(t.Context(), []string{"try", file}); code != exitOK {
+		t.Fatalf("got exit code %d and %s, want 0", code, out)
+	}
+	if text := out.String(); strings.Count(text, "note: ./headine selects nothing in this message") != 1 ||
+		strings.Count(text, "selects nothing") != 1 {
+		t.Errorf("got\n%s\nwant one note, about ./headine", text)
+	}
+}

@@ -22,6 +22,9 @@ type Rehearsal struct {
 	// Outline is called after Answer returned ErrNoAnswer, once for each later step. For a later step whose condition
 	// is false, LeaveOut is called instead.
 	Outline func(o StepOutline)
+	// SelectsNothing is called for each path of an expression that selects nothing in the message; nil = no call. It can
+	// be called more than once for a path.
+	SelectsNothing func(path string)
 	// IsLive reports whether Answer sends the requests to a CMS. If IsLive is false, the attempt does not wait between
 	// requests.
 	IsLive bool

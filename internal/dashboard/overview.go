@@ -211,6 +211,7 @@ func runningJobs(jobs []wire.Job) []wire.Job {
 // intake has the submissions of the shown span.
 type intake struct {
 	Refused, Throttled int64
+	RecentlyThrottled  int64
 	Poisoned           int64     // tickets that the host gave up recently
 	Refusals           []Refusal // the most frequent reasons
 	MoreRefused        int64     // refused submissions that Refusals does not count
@@ -238,6 +239,7 @@ func newIntake(past History, now time.Time) intake {
 	for _, s := range past.Steps {
 		if s.At.After(now.Add(-recentWindow)) {
 			accepted, refused, in.Poisoned = accepted+s.Accepted, refused+s.Refused, in.Poisoned+s.Poisoned
+			in.RecentlyThrottled += s.Throttled
 		}
 	}
 	in.MostlyRefused = refused >= manyRefused && refused > accepted

@@ -66,9 +66,12 @@ func (s *slot) planDeployments() {
 	}
 }
 
-// deploy ends the slot's process in order, and starts another one with the present settings.
+// deploy ends the slot's process in order, unless the process was killed, and starts another one with the present
+// settings. A killed process cannot end in order: its goroutines stand until the run ends.
 func (s *slot) deploy() {
-	s.currentProcess().stopInOrder()
+	if p := s.currentProcess(); !p.isDead() {
+		p.stopInOrder()
+	}
 	s.startProcess()
 }
 

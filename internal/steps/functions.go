@@ -28,6 +28,9 @@ type message struct {
 	*weir.Message
 	values       map[contract.Selection][]string
 	rememberedID string // the CMS's id of the key's item; empty = unknown
+	// selectsNothing is called for each path that an expression reads, and that selects nothing; nil = no call. The
+	// function has() only asks, so its paths are left out.
+	selectsNothing func(path string)
 }
 
 // addMessage adds the values of a message, and the functions that read the message, to the environment env.
@@ -41,8 +44,15 @@ func addMessage(env map[string]any, m message) {
 	if m.rememberedID != "" {
 		env[rememberedName] = m.rememberedID
 	}
-	read := func(path string, form contract.Form) []string {
+	find := func(path string, form contract.Form) []string {
 		return m.values[contract.Selection{Path: path, Form: form}]
+	}
+	read := func(path string, form contract.Form) []string {
+		values := find(path, form)
+		if len(values) == 0 && m.selectsNothing != nil {
+			m.selectsNothing(path)
+		}
+		return values
 	}
 	first := func(form contract.Form) func(string) any {
 		return func(path string) any {
@@ -58,7 +68,7 @@ func addMessage(env map[string]any, m message) {
 		// A nil slice would become null in JSON, and some CMSs refuse null in place of a list.
 		return append([]string{}, read(path, contract.FormText)...)
 	}
-	env["has"] = func(path string) bool { return len(read(path, contract.FormText)) > 0 }
+	env["has"] = func(path string) bool { return len(find(path, contract.FormText)) > 0 }
 	env["number"] = func(path string) (any, error) {
 		values := read(path, contract.FormText)
 		if len(values) == 0 || values[0] == "" {

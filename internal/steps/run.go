@@ -95,7 +95,11 @@ func (r *run) runAttempt() weir.Result {
 func (r *run) startRound(values map[contract.Selection][]string) {
 	r.env = map[string]any{}
 	addFunctions(r.env)
-	addMessage(r.env, message{r.delivery.Message, values, r.rememberedID})
+	m := message{Message: r.delivery.Message, values: values, rememberedID: r.rememberedID}
+	if r.rehearsal != nil {
+		m.selectsNothing = r.rehearsal.SelectsNothing
+	}
+	addMessage(r.env, m)
 }
 
 // extractValues returns the values of the message that expressions need. If the message cannot be read, extractValues

@@ -50,6 +50,9 @@ type Trial struct {
 	Needs     string         `json:"needs,omitempty"`     // the step whose answer is missing
 	Remembers string         `json:"remembers,omitempty"` // the id that would be remembered for the key
 	Unused    []string       `json:"unused,omitempty"`    // names of steps with more answers in the file than requests
+	// SelectNothing has the paths of expressions that select nothing in the message: a value may be left out because its
+	// path is misspelt.
+	SelectNothing []string `json:"selectNothing,omitempty"`
 }
 
 // Step is a request of the attempt, a step whose condition is false, or a step after a missing answer (Ahead).
@@ -138,7 +141,7 @@ func (r *Runner) RunTrial(ctx context.Context, d weir.Delivery, answers Answers)
 	}
 	result := r.Sender.Rehearse(ctx, d, &cms.Rehearsal{Answer: a.answerRequest, LeaveOut: a.addLeftOut,
 		Judge:   a.setAction,
-		Outline: a.addOutline, IsLive: r.Live != nil})
+		Outline: a.addOutline, IsLive: r.Live != nil, SelectsNothing: a.addEmptyPath})
 	a.setVerdict(result)
 	a.hideCredentials()
 	for _, one := range a.recorded {
@@ -151,6 +154,13 @@ func (r *Runner) RunTrial(ctx context.Context, d weir.Delivery, answers Answers)
 	}
 	slices.Sort(a.trial.Unused)
 	return a.trial
+}
+
+// addEmptyPath notes once that a path of an expression selects nothing.
+func (a *attempt) addEmptyPath(path string) {
+	if !slices.Contains(a.trial.SelectNothing, path) {
+		a.trial.SelectNothing = append(a.trial.SelectNothing, path)
+	}
 }
 
 // hideCredentials hides the credentials of all requests and answers in the texts of the trial and in the recorded answers.

@@ -247,5 +247,5 @@ func TestDrill_StorageThrottles(t *testing.T) {
 	d.awaitCondition("the check hints at throttling", time.Minute, func() bool {
 		return strings.Contains(getJSON[checks](s, s.weir+"/api/checks").Checks["storage"].Detail, "throttled")
 	})
-	d.awaitOnPage("storage throttles", "Throttled, repeated")
+	d.awaitOnPage("storage throttles", "Storage throttles:", "Throttled, repeated")
 }
