@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -139,47 +140,47 @@ func (c *Client) readAnswer(ctx, limited context.Context, d weir.Delivery, resp 
 	if err != nil && ctx.Err() != nil {
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off", Unanswered: true}
 	}
+	isCutByTimeout := err != nil && limited.Err() != nil // the CMS can still be working on the request
 	if err != nil && resp.StatusCode/100 == 2 && c.cfg.SuccessRules[d.Message.Contract] != nil {
 		return weir.Result{Outcome: weir.OutcomeRetry, Status: resp.StatusCode, Reason: "the answer ended early",
-			Unanswered: errors.Is(limited.Err(), context.DeadlineExceeded)}
+			Unanswered: isCutByTimeout}
 	}
 	learned := conceal.CredentialSecrets(resp.Header) // such as the cookie of a session
 	hide := func(text string) string { return d.HideValues(c.secrets.Hide(text, learned...)) }
-	return Classify(Answer{resp.StatusCode, resp.Header, body},
-		Rules{c.cfg.SuccessRules[d.Message.Contract], c.cfg.Answers[d.Message.Contract], hide}, c.cfg.Now())
-}
-
-// Answer is an answer of the CMS.
-type Answer struct {
-	Status int
-	Header http.Header
-	Body   []byte
+	r := Classify(Answer{resp.StatusCode, resp.Header, body}, Rules{Success: c.cfg.SuccessRules[d.Message.Contract],
+		Means: c.cfg.Answers[d.Message.Contract], Hide: hide}, c.cfg.Now())
+	r.Unanswered = r.Unanswered || isCutByTimeout
+	return r
 }
 
 // Rules are a contract's rules for answers.
 type Rules struct {
-	Success *regexp.Regexp       // the body of a 2xx answer must match; nil = any body
+	Success *regexp.Regexp       // the body of a 2xx answer must match; nil = any body except a page of HTML
 	Means   map[int]weir.Outcome // outcome by status, in place of the default; no effect on 2xx
 	Hide    func(string) string  // hides secrets in the texts that are stored; nil = hides nothing
+	// ReadsBody means that the caller reads the body of a 2xx answer as text or XML. Then a page of HTML can be the
+	// answer that it expects.
+	ReadsBody bool
 }
 
 // Classify returns the result of an answer. The first line that applies determines the outcome:
 //
 //	2xx that satisfies the success rule        delivered
+//	2xx with a page of HTML, without the rule  retry, see Answer.IsForeignPage
 //	other 2xx                                  retry
 //	Weir-Retry: never                          rejected
 //	a status that the contract defines         as defined
-//	3xx, 401, 403, 407, 429, 502, 503, 504     unavailable; 403 also sets Refused
+//	3xx, 401, 403, 407, 429, 502, 503, 504     unavailable; 3xx and 403 also set Refused
 //	408, 409, 423, 425, other 5xx              retry
 //	other 4xx                                  rejected
 //
 // 408 and 504 also set Unanswered, because the CMS can still be working on the request.
 func Classify(a Answer, rules Rules, now time.Time) weir.Result {
-	status, hide := a.Status, rules.Hide
+	status, hide, text := a.Status, rules.Hide, a.Text()
 	if hide == nil {
 		hide = func(text string) string { return text }
 	}
-	shown := hide(Shorten(string(a.Body)))
+	shown := hide(Shorten(text))
 	r := weir.Result{
 		Status: status, Body: KeptText(shown), Reason: answerReason(status, hide(redirectTarget(a.Header.Get("Location"))), shown),
 		RetryAfter: ParseRetryAfter(
@@ -190,17 +191,19 @@ func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 	}
 	means, said := rules.Means[status]
 	switch {
-	case status/100 == 2 && rules.Success != nil && !rules.Success.Match(a.Body):
+	case status/100 == 2 && rules.Success != nil && !rules.Success.MatchString(text):
 		r.Outcome, r.Reason = weir.OutcomeRetry,
 			SingleLine(fmt.Sprintf("%d, but the answer does not say success: %s", status, shown))
+	case status/100 == 2 && rules.Success == nil && !rules.ReadsBody && a.IsForeignPage():
+		r.Outcome, r.Reason = weir.OutcomeRetry, SingleLine(fmt.Sprintf("%d, but %s: %s", status, ForeignPage, shown))
 	case status/100 == 2:
 		r.Outcome = weir.OutcomeDelivered
 	case strings.EqualFold(a.Header.Get("Weir-Retry"), "never"):
 		r.Outcome = weir.OutcomeRejected
 	case said:
 		r.Outcome = means
-	case status < 400:
-		r.Outcome = weir.OutcomeUnavailable
+	case status < 400: // a redirect of this request does not show whether the CMS redirects all requests
+		r.Outcome, r.Refused = weir.OutcomeUnavailable, true
 	default:
 		r.Outcome, r.Refused = outcomeOfStatus(status), status == http.StatusForbidden
 	}
@@ -223,11 +226,12 @@ func outcomeOfStatus(status int) weir.Outcome {
 // maxRetryAfter limits the Retry-After of the CMS.
 const maxRetryAfter = time.Hour
 
-// ParseRetryAfter parses a Retry-After header, which is a number of seconds or a date. It returns at most an
-// hour. If the value is invalid or not in the future, it returns 0.
+// ParseRetryAfter parses a Retry-After header, which is a number of seconds or a date. It rounds a fraction of a second
+// up. It returns at most an hour. If the value is invalid or not in the future, it returns 0.
 func ParseRetryAfter(value string, now time.Time) time.Duration {
-	if n, err := strconv.Atoi(value); err == nil && n > 0 {
-		return time.Duration(min(n, int(maxRetryAfter/time.Second))) * time.Second
+	value = strings.TrimSpace(value)
+	if n, err := strconv.ParseFloat(value, 64); (err == nil || errors.Is(err, strconv.ErrRange)) && n > 0 {
+		return time.Duration(math.Ceil(min(n, maxRetryAfter.Seconds()))) * time.Second
 	}
 	if at, err := http.ParseTime(value); err == nil && at.After(now) {
 		return min(at.Sub(now), maxRetryAfter)
@@ -241,8 +245,10 @@ func answerReason(status int, target, body string) string {
 	if status/100 == 3 {
 		return SingleLine(words + ": redirected" + target + ", which is not followed")
 	}
-	if body != "" {
-		words += ": " + body[:min(len(body), keptBody)]
+	if len(body) > keptBody {
+		words += ": " + body[:keptBody] + "…"
+	} else if body != "" {
+		words += ": " + body
 	}
 	return SingleLine(words)
 }

@@ -68,9 +68,9 @@ func TestClassify(t *testing.T) {
 		got := cms.Classify(cms.Answer{Status: c.status, Header: header, Body: []byte(c.body)}, cms.Rules{Success: ok},
 			now)
 		if got.Outcome != c.want || got.Unanswered != c.unanswered || got.RetryAfter != c.retryAfter ||
-			got.Reason == "" || got.Refused != (c.status == 403) {
+			got.Reason == "" || got.Refused != (c.status == 403 || c.status/100 == 3) {
 			t.Errorf("%d %v: got %+v, want Outcome %v, Unanswered %v, RetryAfter %v, a Reason and Refused %v",
-				c.status, c.header, got, c.want, c.unanswered, c.retryAfter, c.status == 403)
+				c.status, c.header, got, c.want, c.unanswered, c.retryAfter, c.status == 403 || c.status/100 == 3)
 		}
 	}
 }

@@ -8,9 +8,12 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"weir/internal/signin"
 	"weir/internal/weir"
 )
 
@@ -54,13 +57,16 @@ func Exchange(ctx, limited context.Context, client *http.Client,
 		if try == 0 && limited.Err() == nil && sent.isStaleConn() {
 			continue
 		}
-		return nil, failureResult(ctx, limited, err, sent.hasBegun.Load())
+		return nil, failureResult(ctx, limited, err, sent)
 	}
 }
 
+// sendProgress is how far a request has come.
 type sendProgress struct {
-	isReused atomic.Bool // the request uses a connection that an earlier request opened
-	hasBegun atomic.Bool // bytes of the request may have reached the CMS
+	seeksConn atomic.Bool // the transport has accepted the request, and looks for a connection
+	hasConn   atomic.Bool // the request has a connection: DNS, TLS and the proxy have succeeded
+	isReused  atomic.Bool // the request uses a connection that an earlier request opened
+	hasBegun  atomic.Bool // bytes of the request may have reached the CMS
 }
 
 // isStaleConn reports, after a failure, whether a reused connection was closed before a byte of the request was
@@ -69,14 +75,34 @@ func (p *sendProgress) isStaleConn() bool { return p.isReused.Load() && !p.hasBe
 
 func (p *sendProgress) newTrace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GotConn:          func(info httptrace.GotConnInfo) { p.isReused.Store(info.Reused) },
+		GetConn: func(string) { p.seeksConn.Store(true) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			p.hasConn.Store(true)
+			p.isReused.Store(info.Reused)
+		},
 		WroteHeaderField: func(string, []string) { p.hasBegun.Store(true) },
 		WroteHeaders:     func() { p.hasBegun.Store(true) },
 	}
 }
 
-func failureResult(ctx, limited context.Context, err error, began bool) weir.Result {
-	reason := errorText(err)
+// refusals are parts of the errors with which net/http refuses a request. It has no types for these errors.
+var refusals = []string{"request header list", "invalid header", "invalid HTTP header", "invalid trailer", "invalid method",
+	"invalid Host", "invalid request", "malformed", "unsupported protocol scheme", "no Host"}
+
+// isRequestRefused reports whether the client itself refused the request, before it wrote a byte: for example because a
+// header has a line break, or because over HTTP/2 the headers are larger than the CMS accepts. Another attempt would
+// fail, too. If the sign-in or the connection failed, the client did not refuse the request.
+func (p *sendProgress) isRequestRefused(err error) bool {
+	var signIn *signin.Error
+	if isConnecting := p.seeksConn.Load() && !p.hasConn.Load(); isConnecting || p.hasBegun.Load() ||
+		errors.As(err, &signIn) {
+		return false
+	}
+	return slices.ContainsFunc(refusals, func(part string) bool { return strings.Contains(err.Error(), part) })
+}
+
+func failureResult(ctx, limited context.Context, err error, sent *sendProgress) weir.Result {
+	reason, began := errorText(err), sent.hasBegun.Load()
 	switch {
 	case ctx.Err() != nil:
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off", Unanswered: began}
@@ -84,8 +110,10 @@ func failureResult(ctx, limited context.Context, err error, began bool) weir.Res
 		return weir.Result{Outcome: weir.OutcomeRetry, Reason: "no answer within the timeout", Unanswered: true}
 	case limited.Err() != nil:
 		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: "no connection within the timeout"}
+	case sent.isRequestRefused(err):
+		return weir.Result{Outcome: weir.OutcomeRejected, Reason: "the request cannot be sent: " + reason}
 	case !began:
-		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: reason} // connection refused, DNS or TLS error
+		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: reason} // connection refused, DNS, TLS, sign-in
 	}
 	return weir.Result{Outcome: weir.OutcomeRetry, Reason: "connection lost: " + reason, Unanswered: true}
 }

@@ -47,7 +47,8 @@ const (
 //
 // If the CMS is away (no connection, 401, 429, 503), the lane pauses. A refusal does not show whether the CMS refuses
 // only this message or all messages. So the holder tries the other keys until the CMS takes a message (prober.go). In
-// the pause between two rounds, a message of a key that had no turn can still be sent.
+// the pause between two rounds, a message of a key that had no turn can still be sent. As long as the CMS is away for
+// messages of one key only, this counts as a refusal, too: the cause can be the request of this message.
 type breaker struct {
 	backoff  Backoff
 	settle   time.Duration // how long the CMS may work on a request that got no answer
@@ -64,6 +65,7 @@ type breaker struct {
 	verdicts        int                 // rises at each verdict, and when another holder has delivered
 	suspects        map[int64]suspicion // by sequence number
 	probedKeys      map[string]bool     // hashes of the keys that had their turn in this round
+	awayKeys        map[string]bool     // the ordering keys for which the CMS was away since the last verdict
 	deliveredBefore int64               // number of deliveries in tail when this process last left the lane
 
 	refusals
@@ -97,7 +99,7 @@ func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 		patience = patienceDefault
 	}
 	return &breaker{backoff: b, settle: settle, patience: patience, streakKeys: map[string]bool{},
-		suspects: map[int64]suspicion{}, probedKeys: map[string]bool{}}
+		suspects: map[int64]suspicion{}, probedKeys: map[string]bool{}, awayKeys: map[string]bool{}}
 }
 
 // adoptTail takes over the state that the last holder, in this process or another, wrote into tail:
@@ -128,8 +130,18 @@ func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 // recordDelivered is called with the tail that was committed last, when the process leaves the lane.
 func (g *breaker) recordDelivered(t lane.Tail) { g.deliveredBefore = t.Counts.Delivered }
 
-// forgetMessage is called when a message is cancelled. The message's key no longer counts in streakKeys.
-func (g *breaker) forgetMessage(e *lane.Entry) { delete(g.streakKeys, e.Message.Key) }
+// forgetMessage is called when a message is cancelled. The message's key no longer counts in streakKeys
+// and awayKeys.
+func (g *breaker) forgetMessage(e *lane.Entry) {
+	delete(g.streakKeys, e.Message.Key)
+	delete(g.awayKeys, e.Message.Key)
+}
+
+// forgetFinal is called when a message becomes final. A message that is dead does not show that the CMS is away.
+func (g *breaker) forgetFinal(e *lane.Entry) {
+	delete(g.suspects, e.Seq())
+	delete(g.awayKeys, e.Message.Key)
+}
 
 // closedUntil returns the time before which no message is sent.
 func (g *breaker) closedUntil() time.Time {
@@ -218,6 +230,7 @@ func (g *breaker) resetStreaks() {
 	g.refusingSince, g.probedBelow, g.nextRoundAt = time.Time{}, 0, time.Time{}
 	clear(g.streakKeys)
 	clear(g.probedKeys)
+	clear(g.awayKeys)
 }
 
 // liftPause ends the pause, because an operator has resumed the lane. Each key gets another turn.
@@ -226,11 +239,20 @@ func (g *breaker) liftPause() {
 	clear(g.probedKeys)
 }
 
-// classifyUnavailable pauses the lane. But if a verdict came between the message's previous failure and this one, the
-// message is the cause: the attempt then counts, and the lane is not paused.
+// classifyUnavailable pauses the lane, except in two cases:
+//
+//   - A verdict came between the message's previous failure and this one, so the message is the cause: the attempt
+//     counts.
+//   - Since the last verdict, no message of another key has failed in this way, and the CMS asked for no pause. Then
+//     this message can be the cause, for example because the CMS redirects only this request. So the result counts as a
+//     refusal: the holder goes on with other keys.
 func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if g.hasVerdictSince(e) {
 		return weir.OutcomeRetry
+	}
+	g.awayKeys[e.Message.Key] = true
+	if len(g.awayKeys) == 1 && r.RetryAfter == 0 {
+		return g.deferMessage(e, r, now, false)
 	}
 	g.refusingSince, g.probedBelow, g.nextRoundAt = time.Time{}, 0, time.Time{}
 	g.probedKeys[e.KeyHash()], g.pauseReason = true, r.Reason
@@ -238,23 +260,28 @@ func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Tim
 	return weir.OutcomeUnavailable
 }
 
-// classifyRefusal records a refusal. It returns OutcomeRetry, so that the attempt counts, in two cases:
-//
-//   - A verdict came between two failures of this message, so the message is the cause.
-//   - The CMS has refused all messages for the time g.patience, and this message has waited for at least that time. The
-//     message must become final even if the CMS never takes a message again.
-//
-// In all other cases the attempt does not count, and the holder goes on with other keys.
+// classifyRefusal records a refusal. If a verdict came between two failures of this message, the message is the cause,
+// and the attempt counts.
 func (g *breaker) classifyRefusal(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
-	if g.refusingSince.IsZero() || now.Sub(g.refusedAt) > patienceResetAfter {
-		g.refusingSince = now
-	}
-	g.refusedAt = now
 	between := g.hasVerdictSince(e)
 	b := g.suspects[e.Seq()]
 	b.isProven = b.isProven || between
 	g.suspects[e.Seq()] = b
-	if b.isProven || now.Sub(laterOf(g.refusingSince, e.WaitingSince())) >= g.patience {
+	return g.deferMessage(e, r, now, b.isProven)
+}
+
+// deferMessage lets a message wait for the next round, and the holder goes on with other keys. It returns OutcomeRetry,
+// so that the attempt counts, in two cases:
+//
+//   - isProven: the message is the cause of its failures.
+//   - The CMS has taken no message for the time g.patience, and this message has waited for at least that time. The
+//     message must become final even if the CMS never takes a message again.
+func (g *breaker) deferMessage(e *lane.Entry, r weir.Result, now time.Time, isProven bool) weir.Outcome {
+	if g.refusingSince.IsZero() || now.Sub(g.refusedAt) > patienceResetAfter {
+		g.refusingSince = now
+	}
+	g.refusedAt = now
+	if isProven || now.Sub(laterOf(g.refusingSince, e.WaitingSince())) >= g.patience {
 		return weir.OutcomeRetry
 	}
 	g.probedKeys[e.KeyHash()], g.pauseReason = true, r.Reason

@@ -35,13 +35,35 @@ var (
 func TestBreaker_ClassifyResult_UnavailableCountsForNoMessage(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
-	for range 20 {
-		if got := g.classifyResult(newEntry(1, "a"), down, noon); got != weir.OutcomeUnavailable {
+	for i := range 20 {
+		if got := g.classifyResult(newEntry(int64(i%2), string(rune('a'+i%2))), down, noon); got != weir.OutcomeUnavailable {
 			t.Fatalf("got %s, want unavailable", got)
 		}
 	}
 	if wait := g.closedUntil().Sub(noon); wait < 30*time.Second || wait > time.Minute {
 		t.Errorf("pause after 20 in a row: %s, want it grown to 30s..1m", wait)
+	}
+}
+
+// A key that alone finds the CMS away does not close the lane for other keys. A second key, or a Retry-After, does.
+func TestBreaker_ClassifyResult_OneKeyAwayClosesNoLane(t *testing.T) {
+	t.Parallel()
+	asked := down
+	asked.RetryAfter = time.Minute
+	for name, c := range map[string]struct {
+		results []weir.Result
+		closes  bool
+	}{
+		"OneKey": {[]weir.Result{down}, false}, "TwoKeys": {[]weir.Result{down, down}, true},
+		"RetryAfter": {[]weir.Result{asked}, true},
+	} {
+		g := newTestBreaker()
+		for i, r := range c.results {
+			g.classifyResult(newEntry(int64(i), string(rune('a'+i))), r, noon)
+		}
+		if got := g.closedUntil().After(noon); got != c.closes {
+			t.Errorf("%s: the lane is closed: %v, want %v", name, got, c.closes)
+		}
 	}
 }
 
@@ -158,6 +180,7 @@ func TestBreaker_ClassifyResult_RefusalsCountAfterADay(t *testing.T) {
 		t.Errorf("one that has waited for 23 hours: got %s, want unavailable", got)
 	}
 	g.classifyResult(newEntry(3, "c"), down, day)
+	g.classifyResult(newEntry(4, "d"), down, day)
 	if got := g.classifyResult(newEntry(1, "a"), refusal, day); got != weir.OutcomeUnavailable {
 		t.Errorf("after the CMS was away: got %s, want unavailable", got)
 	}

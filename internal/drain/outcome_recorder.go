@@ -108,7 +108,7 @@ func (o *outcomeRecorder) saveError(ch *lane.Change, result weir.Result, outcome
 	}
 	text, at := result.Reason, storedTime(o.now())
 	if len(text) > maxLastError {
-		text = strings.ToValidUTF8(text[:maxLastError], "")
+		text = strings.ToValidUTF8(text[:maxLastError], "") + "…" // redaction looks for this end of a cut text
 	}
 	ch.UpdateTail(func(t *lane.Tail) { t.LastError, t.LastErrorAt = text, at })
 }
@@ -118,7 +118,7 @@ func (o *outcomeRecorder) finalize(c *candidate, ch *lane.Change, result weir.Re
 	c.entry.Record(result, o.fence, true)
 	ch.Key = c.entry.KeyHash()
 	o.removeFinal(c, ch)
-	delete(o.breaker.suspects, c.entry.Seq())
+	o.breaker.forgetFinal(c.entry)
 	if c.entry.Message.Supersede && outcome == weir.OutcomeDelivered {
 		o.saveVersion(c.entry, ch)
 	}

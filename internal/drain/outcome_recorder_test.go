@@ -118,8 +118,8 @@ func TestOutcomeRecorder_FromBlock(t *testing.T) {
 	})
 }
 
-// Tail has the text of the last error. A longer text is cut to at most maxLastError bytes, and the cut splits no
-// character.
+// Tail has the text of the last error. A longer text is cut to at most maxLastError bytes, with a mark at its end, and
+// the cut splits no character.
 func TestOutcomeRecorder_LastError(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		p.appendMessages("a", "b")
@@ -131,7 +131,7 @@ func TestOutcomeRecorder_LastError(t *testing.T) {
 		time.Sleep(time.Second)
 		p.recordAndCommit(o, &candidate{entry: entries[1]}, fine) // a delivery does not clear the error
 		tail := p.readControl().Tail
-		if want := "x" + strings.Repeat("ä", maxLastError/2-1); tail.LastError != want ||
+		if want := "x" + strings.Repeat("ä", maxLastError/2-1) + "…"; tail.LastError != want ||
 			!tail.LastErrorAt.Equal(failedAt) {
 			t.Errorf("got %q at %s, want %q at %s", tail.LastError, tail.LastErrorAt, want, failedAt)
 		}

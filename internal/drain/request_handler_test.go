@@ -199,6 +199,7 @@ func TestRequestHandler_ReplayBehindADelivery(t *testing.T) {
 func TestRequestHandler_Resume(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		p.breaker.classifyResult(newEntry(1, "a"), down, p.now())
+		p.breaker.classifyResult(newEntry(2, "b"), down, p.now())
 		ch := &lane.Change{}
 		ch.UpdateTail(func(tail *lane.Tail) { p.breaker.saveTo(tail) })
 		p.journal.record(ch, true)

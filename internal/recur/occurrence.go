@@ -253,7 +253,8 @@ func (r *Runner) fileMessage(ctx context.Context, s *Schedule, now time.Time) er
 
 const maxRefusal = 1000 // bytes
 
-// refusalText returns the message of err with its first problem, in at most maxRefusal bytes.
+// refusalText returns the message of err with its first problem. It cuts a text of more than maxRefusal bytes, and
+// appends "…".
 func refusalText(err error) string {
 	var e *weir.Error
 	if !errors.As(err, &e) {
@@ -263,7 +264,10 @@ func refusalText(err error) string {
 	if len(e.Problems) > 0 {
 		line += ": " + e.Problems[0].Message
 	}
-	return strings.ToValidUTF8(line[:min(len(line), maxRefusal)], "")
+	if len(line) > maxRefusal {
+		line = strings.ToValidUTF8(line[:maxRefusal], "") + "…"
+	}
+	return line
 }
 
 func (r *Runner) buildMessage(ctx context.Context, d Definition, due time.Time, run int64) (weir.Message, error) {

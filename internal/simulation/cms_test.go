@@ -80,6 +80,9 @@ func (c *fakeCMS) planAnswer(id weir.ID, body string) plan {
 		p.status = w.refusal
 		return p
 	}
+	if n, err := numberOf(body); err == nil && w.blocking != "" && n == w.blocker() {
+		return w.blocking.planBlocker(p)
+	}
 	if w.isCalm() {
 		return p
 	}

@@ -55,7 +55,7 @@ var may = map[string][]string{
 	"weir/internal/poll": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
 		"weir/internal/drain"},
 	"weir/internal/conceal": {},
-	"weir/internal/cms":     {"weir/internal/conceal", "weir/internal/weir"},
+	"weir/internal/cms":     {"weir/internal/conceal", "weir/internal/signin", "weir/internal/weir"},
 	"weir/internal/signin":  {"weir/internal/conceal"},
 	"weir/internal/steps": {"weir/internal/clock", "weir/internal/cms", "weir/internal/conceal",
 		"weir/internal/contract", "weir/internal/signin",

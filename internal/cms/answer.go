@@ -1,0 +1,81 @@
+package cms
+
+import (
+	"mime"
+	"net/http"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/htmlindex"
+)
+
+// Answer is an answer of the CMS.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// ForeignPage is the reason if IsForeignPage returns true.
+const ForeignPage = "the answer is a page of HTML"
+
+const byteOrderMark = "\uFEFF"
+
+// Text returns the body in UTF-8, without a byte order mark. The charset of the header Content-Type is the encoding of
+// the body. If the header names no known charset, or if the body is valid UTF-8 anyway, Text does not convert the body.
+func (a Answer) Text() string {
+	text := string(a.Body)
+	if known := a.charset(); known != nil && !isPlainUTF8(a.Body, known) {
+		if decoded, err := known.NewDecoder().Bytes(a.Body); err == nil {
+			text = string(decoded)
+		}
+	}
+	return strings.TrimPrefix(text, byteOrderMark)
+}
+
+// charset returns the encoding that the header Content-Type names; nil = none, or an unknown one.
+func (a Answer) charset() encoding.Encoding {
+	_, params, err := mime.ParseMediaType(a.Header.Get("Content-Type"))
+	if err != nil || params["charset"] == "" {
+		return nil
+	}
+	known, err := htmlindex.Get(params["charset"])
+	if err != nil {
+		return nil
+	}
+	return known
+}
+
+// isPlainUTF8 reports whether a body is UTF-8, although its header can name another charset. Many CMSs name the charset
+// of their settings and send UTF-8. Text in a charset of single bytes is hardly ever valid UTF-8 by chance. A body in
+// UTF-16 can be: it has zero bytes.
+func isPlainUTF8(body []byte, named encoding.Encoding) bool {
+	name, err := htmlindex.Name(named)
+	return err == nil && name == "utf-8" || utf8.Valid(body) && !strings.Contains(string(body), "\x00")
+}
+
+// prologue matches the parts of a document that can come before its first tag: white space, a byte order mark, comments
+// and instructions such as <?xml … ?>.
+var prologue = regexp.MustCompile(`^(?:[\s\x{FEFF}]+|<!--(?s:.*?)-->|<\?(?s:.*?)\?>)*`)
+
+// A page of HTML begins with one of these tags. If its header says HTML, a page can also begin with another element.
+var (
+	pageStart    = regexp.MustCompile(`(?i)^<(?:!doctype\s+html|(?:html|head|body|title|meta)[\s/>])`)
+	elementStart = regexp.MustCompile(`(?i)^<(?:a|b|br|center|div|font|form|h[1-6]|hr|i|iframe|img|input|link|main|p|` +
+		`pre|script|section|span|strong|style|table)[\s/>]`)
+)
+
+// IsForeignPage reports whether the body is a page of HTML. Such a page usually comes from a sign-in, a proxy, a
+// firewall or a maintenance in front of the CMS, with the status 200. If nothing reads the page, it must not count as
+// success: the message would become delivered although the CMS did not make the change.
+func (a Answer) IsForeignPage() bool {
+	text := a.Text()
+	text = text[len(prologue.FindString(text)):]
+	if pageStart.MatchString(text) {
+		return true
+	}
+	kind, _, _ := strings.Cut(strings.ToLower(a.Header.Get("Content-Type")), ";")
+	return strings.TrimSpace(kind) == "text/html" && elementStart.MatchString(text)
+}
