@@ -125,7 +125,7 @@ func (a *App) newStepsSender() (sender, error) {
 		}
 	}
 	cfg := steps.Config{File: a.settings.file, URL: d.URL, Headers: a.settings.cmsHeaders(),
-		Timeout: time.Duration(d.Timeout), Rules: d.On, RetryAfter: d.RetryAfter, MaxAnswer: int64(d.MaxAnswer),
+		Timeout: time.Duration(d.Timeout), Settle: a.settings.settleTime(), Rules: d.On, RetryAfter: d.RetryAfter, MaxAnswer: int64(d.MaxAnswer),
 		Contracts: contracts, Messages: a.contracts, Next: a.cms, Transport: a.cms.Transport(), Now: time.Now,
 		Secrets: a.currentSecrets}
 	cfg.CanSignInAnew = d.SignIn.isRenewable()

@@ -63,8 +63,7 @@ var prologue = regexp.MustCompile(`^(?:[\s\x{FEFF}]+|<!--(?s:.*?)-->|<\?(?s:.*?)
 // A page of HTML begins with one of these tags. If its header says HTML, a page can also begin with another element.
 var (
 	pageStart    = regexp.MustCompile(`(?i)^<(?:!doctype\s+html|(?:html|head|body|title|meta)[\s/>])`)
-	elementStart = regexp.MustCompile(`(?i)^<(?:a|b|br|center|div|font|form|h[1-6]|hr|i|iframe|img|input|link|main|p|` +
-		`pre|script|section|span|strong|style|table)[\s/>]`)
+	elementStart = regexp.MustCompile(`(?i)^<(?:center|form|h[1-6]|iframe|script|style)[\s/>]`)
 )
 
 // IsForeignPage reports whether the body is a page of HTML. Such a page usually comes from a sign-in, a proxy, a

@@ -191,3 +191,30 @@ func TestStore_DiscardMany(t *testing.T) {
 		})
 	}
 }
+
+// While a discard waits for the holder, the message is not erased: the holder would write the reason of the discard into
+// the erased message. A discard of an erased message leaves no reason.
+func TestDiscard_BringsNoReasonIntoAnErasedMessage(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.answerByBody("bad", "worse")
+		p := w.start()
+		ids := w.postDead(p, "bad", "worse")
+		p.close(t)
+		w.discard(ids[0], "Jane Doe asked for it")
+		_, err := w.store.Requests().Erase(t.Context(), ids[0])
+		w.expectConflict(err, "a discard of the message is waiting")
+		w.erase(ids[1])
+		w.discard(ids[1], "John Doe asked for it")
+
+		next := w.start()
+		next.Wake(0)
+		w.waitUntilIdle()
+		w.erase(ids[0])
+		for _, id := range ids {
+			if st := w.status(id); st.Stage != weir.Discarded || st.ErasedAt.IsZero() || st.DiscardReason != "" {
+				t.Errorf("got %s with the reason %q, erased at %s; want it discarded and erased, without the reason",
+					st.Stage, st.DiscardReason, st.ErasedAt)
+			}
+		}
+	})
+}

@@ -83,9 +83,13 @@ func (p partition) isDiscardPending(ctx context.Context, e *Entry) (bool, error)
 	return p.hasRow(ctx, requestKey(RequestDiscard, e.Seq()))
 }
 
-// Discard makes a dead message discarded, as the request w asks.
+// Discard makes a dead message discarded, as the request w asks. The row of an erased message gets no reason, because a
+// reason can have content.
 func (c *Change) Discard(e *Entry, w Request, at time.Time) {
-	diedAt := e.status.FinishedAt
+	diedAt, reason := e.status.FinishedAt, w.reason
+	if e.IsErased() {
+		reason = ""
+	}
 	e.Stage, e.status.FinishedAt = weir.Discarded, at
 	c.UpdateTail(func(t *Tail) {
 		t.Counts.Dead--
@@ -97,7 +101,7 @@ func (c *Change) Discard(e *Entry, w Request, at time.Time) {
 		storage.Op{Kind: storage.Delete, Key: rows.DeadKey(e.Seq())},
 		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Sparse(
 			rows.Stage.Is(storedStage(e.Stage)), rows.DiscardedAt.Is(at), rows.FinishedAt.Is(at),
-			rows.DiedAt.Is(diedAt), rows.DiscardReason.Is(w.reason))},
+			rows.DiedAt.Is(diedAt), rows.DiscardReason.Is(reason))},
 		storage.Op{Kind: storage.Upsert, Key: rows.SumsKey}) // saveSums fills in the values
 }
 

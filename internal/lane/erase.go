@@ -103,6 +103,14 @@ func (r *eraser) checkErasable(ctx context.Context, e *Entry) error {
 	if isAsked {
 		return errConflict("erase", "a replay of the message is waiting: erase it when that is over")
 	}
+	// The holder writes the reason of a discard into the message's row. So a discard must not wait during the erasure.
+	isDiscardAsked, err := r.store.rowsOf(e.Message.ID).isDiscardPending(ctx, e)
+	if err != nil {
+		return APIError("erase", err)
+	}
+	if isDiscardAsked {
+		return errConflict("erase", "a discard of the message is waiting: erase it when that is over")
+	}
 	return nil
 }
 

@@ -170,7 +170,7 @@ func (p *process) newChainSender(next steps.Next) drain.Sender {
 		panic(err)
 	}
 	cfg := steps.Config{File: steps.NewFile(text, file.Docs, noVariables, os.Getenv), URL: "http://cms.test",
-		Timeout: p.w.timeout, Messages: set, Next: next, Transport: &chainWire{p.w.chainCMS, p}, Now: p.now}
+		Timeout: p.w.timeout, Settle: p.w.settle, Messages: set, Next: next, Transport: &chainWire{p.w.chainCMS, p}, Now: p.now}
 	for _, name := range []string{"article", "edit"} {
 		cfg.Contracts = append(cfg.Contracts, steps.Contract{Name: name, Path: "steps", Steps: recipe.Steps})
 	}

@@ -105,6 +105,9 @@ func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 			st.Stage, f.discardAsked)
 	case st.Stage == weir.Discarded && st.DiscardReason == "" && !f.erasing:
 		c.addViolation("discarded", "seq %d of lane %d has lost the reason of its discard", f.id.Seq, f.id.Lane)
+	case f.erased && st.DiscardReason != "":
+		c.addViolation("erased", "seq %d of lane %d was erased, and has the reason of its discard: %s", f.id.Seq, f.id.Lane,
+			st.DiscardReason)
 	case f.cancelled && st.Stage != weir.Cancelled:
 		c.addViolation("cancelled", "seq %d of lane %d was cancelled, and is %s", f.id.Seq, f.id.Lane, st.Stage)
 	case st.Stage == weir.Superseded:

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"unicode/utf8"
 
+	"weir/internal/cms"
 	"weir/internal/contract"
 )
 
@@ -70,10 +72,10 @@ func (a *answer) parseParts(n needs) {
 		return
 	}
 	if n[partBody] > needNone {
-		if utf8.Valid(a.raw) {
-			a.Body = string(a.raw)
+		if text := a.text(); utf8.ValidString(text) {
+			a.Body = text
 		} else {
-			a.problem[partBody] = "the answer is not text in UTF-8"
+			a.problem[partBody] = "the answer is neither text in UTF-8 nor in the charset of its Content-Type"
 		}
 	}
 	if n[partJSON] > needNone {
@@ -84,8 +86,16 @@ func (a *answer) parseParts(n needs) {
 	}
 }
 
+// text returns the body in UTF-8; see cms.Answer.Text.
+func (a *answer) text() string { return a.forJudge().Text() }
+
+// forJudge returns the answer as package cms judges it.
+func (a *answer) forJudge() cms.Answer {
+	return cms.Answer{Status: a.Status, Header: a.header, Body: a.raw}
+}
+
 func (a *answer) parseJSON() {
-	decoder := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(a.raw, []byte("\xEF\xBB\xBF"))))
+	decoder := json.NewDecoder(strings.NewReader(a.text()))
 	decoder.UseNumber()
 	var value any
 	err := decoder.Decode(&value)
@@ -114,22 +124,12 @@ func (a *answer) kindOfBody() string {
 	return ""
 }
 
-// beginsAsHTML reports whether the first tag of the body begins a page of HTML. It returns false for JSON with HTML in
-// a value.
-func (a *answer) beginsAsHTML() bool {
-	text := bytes.TrimSpace(bytes.TrimPrefix(a.raw, []byte("\xEF\xBB\xBF")))
-	for _, skipped := range [][2]string{{"<?xml", "?>"}, {"<!--", "-->"}} {
-		if bytes.HasPrefix(text, []byte(skipped[0])) {
-			_, text, _ = bytes.Cut(text, []byte(skipped[1]))
-			text = bytes.TrimSpace(text)
-		}
-	}
-	head := strings.ToLower(string(text[:min(len(text), len("<!doctype html"))]))
-	return strings.HasPrefix(head, "<html") || head == "<!doctype html"
-}
+// maxExact is the number from which on a float64 has no digits after the point, and an int64 no room.
+const maxExact = 1 << 63
 
 // convertNumbers returns a JSON value with Go's types in place of json.Number. A whole number becomes an int if it fits
-// into an int64. Other numbers become a float64, or a string if they are too large for a float64.
+// into an int64. A number beyond stays a json.Number, so that an id keeps its digits; an expression cannot calculate
+// with it. Other numbers become a float64.
 func convertNumbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -137,8 +137,8 @@ func convertNumbers(value any) any {
 			return int(n)
 		}
 		n, err := v.Float64()
-		if err != nil {
-			return v.String()
+		if err != nil || math.Abs(n) >= maxExact {
+			return v
 		}
 		return n
 	case []any:
@@ -153,14 +153,24 @@ func convertNumbers(value any) any {
 	return value
 }
 
+// documentOf returns the body without white space in front of the XML declaration, which some CMSs send by mistake. If
+// the body itself does not name its charset, documentOf converts it by the header Content-Type.
+func (a *answer) documentOf() []byte {
+	raw := bytes.TrimLeft(a.raw, "\ufeff \t\r\n")
+	if bytes.HasPrefix(raw, []byte("<?xml")) || !utf8.Valid(raw[:min(len(raw), 1)]) {
+		return raw // the declaration or the byte order mark names the charset
+	}
+	return []byte(strings.TrimLeft(a.text(), " \t\r\n"))
+}
+
 func (a *answer) parseXML() {
-	tree, err := contract.ParseTree(a.raw, contract.Limits{})
+	tree, err := contract.ParseTree(a.documentOf(), contract.Limits{})
 	switch {
 	case len(bytes.TrimSpace(a.raw)) == 0:
 		a.problem[partXML] = "the answer is empty and should be XML"
 		return
 	case err != nil:
-		a.problem[partXML] = "the answer is not XML" + a.kindOfBody()
+		a.problem[partXML] = "the answer is not XML" + a.kindOfBody() + ": " + describeXML(err)
 		return
 	}
 	a.tree = &tree

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -48,7 +49,7 @@ func describeKind(value any) string {
 		return "a text"
 	case bool:
 		return "true or false"
-	case int, float64:
+	case int, float64, json.Number:
 		return "a number"
 	case map[string]any:
 		return "an object"

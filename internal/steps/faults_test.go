@@ -321,7 +321,7 @@ var ruleCases = map[string]struct {
 	},
 	"GraphQLHTML": {
 		"{ graphql: 'query { a }' }", answerWith(200, "", `<html>`), weir.OutcomeUnavailable,
-		"not JSON, but a page of HTML", false,
+		"not JSON, but a page of HTML", true,
 	},
 	"GraphQLGood": {
 		"{ graphql: 'mutation { a }' }", answerWith(200, "", `{"data":{"a":1}}`), weir.OutcomeDelivered, "", false,

@@ -2,8 +2,10 @@ package steps
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/url"
 	"path"
 	"strconv"
@@ -92,6 +94,9 @@ func parseNumber(path, text string) (any, error) {
 	if n, err := strconv.Atoi(text); err == nil {
 		return n, nil
 	}
+	if n, ok := new(big.Int).SetString(text, 10); ok {
+		return json.Number(n.String()), nil // it keeps its digits
+	}
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || strings.ContainsAny(text, "xXnNiI_") {
 		return nil, fmt.Errorf("%s is %.40q and not a number", path, text)
@@ -165,6 +170,8 @@ func toText(value any) (string, error) {
 		return strconv.FormatBool(v), nil
 	case int:
 		return strconv.Itoa(v), nil
+	case json.Number:
+		return v.String(), nil
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64), nil
 	}

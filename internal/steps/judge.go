@@ -45,8 +45,8 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 		return r.judgeUnreadable(st, base, "on: "+err.Error())
 	case !expected:
 		return r.judgeStatus(st, a, base)
-	case st.isForeignPage(a):
-		return r.judgeUnreadable(st, base, "the answer is a page of HTML, which no expression reads")
+	case base.Outcome == weir.OutcomeRetry && a.Status/100 == 2:
+		return r.judgeUnreadable(st, base, cms.ForeignPage+", which no expression reads")
 	}
 	if do, words := st.judgeBody(a); do != actionOK {
 		return r.applyAction(st, base, do, words)
@@ -70,9 +70,9 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 
 // classifyStatus returns a result whose outcome follows from the answer's status alone.
 func (r *run) classifyStatus(st *step, a *answer) weir.Result {
-	shown := cms.Answer{Status: a.Status, Header: a.header, Body: a.raw}
-	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Hide: r.hide}
-	result := cms.Classify(shown, rules, r.sender.cfg.Now())
+	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Hide: r.hide,
+		ReadsBody: st.needs[partBody] == needStrict || st.needs[partXML] == needStrict}
+	result := cms.Classify(a.forJudge(), rules, r.sender.cfg.Now())
 	result.Reason = st.name + ": " + result.Reason
 	if words := errorWords(a.JSON); words != "" {
 		result.Reason = fmt.Sprintf("%s: %d %s: %s", st.name, a.Status, http.StatusText(a.Status), words)
@@ -143,23 +143,16 @@ func (st *step) findUnreadable(a *answer) string {
 	return ""
 }
 
-// isForeignPage reports whether a 2xx answer is an HTML page that no expression of the steps reads as text or XML. Such
-// a page usually comes from a sign-in, a proxy or a firewall in front of the CMS. If the step took the page for
-// success, the message would become delivered although the CMS did not make the change.
-func (st *step) isForeignPage(a *answer) bool {
-	readsText := st.needs[partBody] == needStrict || st.needs[partXML] == needStrict
-	return a.Status/100 == 2 && !readsText && a.beginsAsHTML()
-}
-
-// judgeUnreadable decides about a step whose answer cannot be read. After a look-up, the outcome is unavailable. After
-// a write, the outcome is retry, because the CMS may have made the change.
+// judgeUnreadable decides about a step whose answer cannot be read. After a look-up, the outcome is unavailable, and
+// counts as a refusal: the CMS may answer so to this message only. After a write, the outcome is retry, because the CMS
+// may have made the change.
 func (r *run) judgeUnreadable(st *step, result weir.Result, problem string) verdict {
 	result.Reason = fmt.Sprintf("%s: %d, but %s", st.name, result.Status, problem)
 	if st.isSafe {
-		result.Outcome = weir.OutcomeUnavailable
+		result.Outcome, result.Refused = weir.OutcomeUnavailable, true
 		return verdict{actionUnavailable, result}
 	}
-	result.Outcome = weir.OutcomeRetry
+	result.Outcome, result.Refused = weir.OutcomeRetry, false
 	return verdict{actionRetry, result}
 }
 

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"weir/internal/cms"
 	"weir/internal/conceal"
@@ -49,6 +51,10 @@ type run struct {
 	last      weir.Result // result of the last answer in this run of the chain; delivered if no answer has come
 
 	hasSignedIn bool // the attempt has already signed in again
+
+	// busyUntil is the end of the settle time of a write without a complete answer: until then the CMS can still be
+	// working on it. It is zero if there was no such write.
+	busyUntil time.Time
 
 	rememberedID string // the CMS's id of the key's item; empty = unknown
 	learnedID    string // the id that this attempt has learned; empty = none
@@ -198,6 +204,9 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 	if r.limited.Err() != nil {
 		return r.stopAttempt(st), nil
 	}
+	if !r.awaitSettled(st) {
+		return r.stopAttempt(st), nil
+	}
 	record := weir.Step{Name: st.name, At: r.sender.cfg.Now()}
 	request, err := r.newRequest(st)
 	if err != nil {
@@ -230,6 +239,9 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 	if err != nil && r.limited.Err() != nil && !st.isSafe {
 		v.result.Unanswered = true // the timeout came before the CMS's answer was complete
 	}
+	if v.result.Unanswered {
+		r.busyUntil = r.sender.cfg.Now().Add(cmp.Or(r.sender.cfg.Settle, defaultSettle))
+	}
 	r.reportVerdict(st, v)
 	r.env[st.name] = a
 	record.Status = a.Status
@@ -238,6 +250,16 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 	return v, a
 }
 
+// awaitSettled waits before a write until the CMS no longer works on an earlier write without a complete answer. It
+// returns false if the attempt ends first. A look-up does not wait, because it changes nothing.
+func (r *run) awaitSettled(st *step) bool {
+	left := r.busyUntil.Sub(r.sender.cfg.Now())
+	return st.isSafe || left <= 0 || r.sleep(left)
+}
+
+// isBusy reports whether the CMS can still be working on a write of this attempt.
+func (r *run) isBusy() bool { return r.busyUntil.After(r.sender.cfg.Now()) }
+
 // recordStep adds a request to the attempt's records. A record has a reason only if the chain starts again after the
 // request. Otherwise the reason of the attempt's result is enough. If there are already maxRecords records, recordStep
 // drops one from the middle.
@@ -245,7 +267,9 @@ func (r *run) recordStep(s weir.Step, v verdict) {
 	s.Duration = r.sender.cfg.Now().Sub(s.At)
 	if v.do == actionAgain || v.do == actionForget || v.do == actionSignIn {
 		s.Reason = cms.SingleLine(r.hide(v.result.Reason))
-		s.Reason = strings.ToValidUTF8(s.Reason[:min(len(s.Reason), maxWords)], "")
+		if len(s.Reason) > maxWords {
+			s.Reason = strings.ToValidUTF8(s.Reason[:maxWords], "") + "…" // redaction looks for this end of a cut text
+		}
 	}
 	if len(r.records) == maxRecords {
 		r.records = append(r.records[:maxRecords/2], r.records[maxRecords/2+1:]...)

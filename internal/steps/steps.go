@@ -49,6 +49,7 @@ type Config struct {
 	URL        string            // base of the steps' addresses
 	Headers    map[string]string // headers of all requests; a step's own headers replace them
 	Timeout    time.Duration     // limit for one attempt with all its steps
+	Settle     time.Duration     // how long the CMS can work on a write without a complete answer; 0 = defaultSettle
 	Rules      Source            // rules for the answers of all steps; a step's own rules come first
 	RetryAfter string            // name of another header with a delay, beside Retry-After; empty = none
 	MaxAnswer  int64             // largest answer in bytes; 0 = 4 MiB
@@ -63,7 +64,10 @@ type Config struct {
 	CanSignInAnew bool
 }
 
-const defaultMaxAnswer = 4 << 20
+const (
+	defaultMaxAnswer = 4 << 20
+	defaultSettle    = 3 * time.Second
+)
 
 // Sender makes attempts to write messages. It is safe for concurrent use.
 type Sender struct {
@@ -142,6 +146,7 @@ func (s *Sender) sendChain(ctx context.Context, ch *chain, d weir.Delivery, rehe
 		rehearsal: rehearsal, rememberedID: d.RememberedID}
 	result := r.runAttempt()
 	result.Reason = cms.SingleLine(r.hide(result.Reason))
+	result.Unanswered = result.Unanswered || r.isBusy()
 	result.RememberedID, result.IsForgotten = r.learnedID, r.isForgotten
 	result.StartedAt, result.Duration, result.Steps = started, s.cfg.Now().Sub(started), r.records
 	return result
