@@ -57,3 +57,11 @@ func TestAudit_NoEntry(t *testing.T) {
 	f.runCommand("audit", "--limit", "0").expectEnd(t, exitUsage, "", "--limit must be 1 or more")
 	f.runCommand("audit", "all").expectEnd(t, exitUsage, "", "unknown command")
 }
+
+func TestAudit_NamesTheErasure(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t)
+	f.answerJSON("GET /api/audit", 200, `{"entries":[{"at":"2026-01-08T12:00:00Z","action":"edit","function":"write",`+
+		`"redactedBy":["AQABL714SFvJDd7dAA"]}]}`)
+	f.runCommand("audit").expectEnd(t, exitOK, "(redacted by the erasure of AQABL714SFvJDd7dAA)", "")
+}

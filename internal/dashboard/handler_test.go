@@ -163,6 +163,19 @@ func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	}
 }
 
+// The audit page says of a change that an erasure has removed parameters of it, and links the erased message.
+func TestDashboard_AuditNamesTheErasure(t *testing.T) {
+	t.Parallel()
+	f := dashboardtest.NewBusy()
+	id := dashboardtest.MessageID(1)
+	f.Data.Changes = []dashboard.Change{{At: dashboardtest.Noon, Action: "edit", Function: "write", RedactedBy: []string{id}}}
+	body := get(f.Dashboard(), "/audit").Body.String()
+	want := "redacted by the erasure of <a class=\"id\" href=\"/api/dashboard/messages/" + id
+	if !strings.Contains(body, want) {
+		t.Errorf("got the page\n%s\nwant %q in it", body, want)
+	}
+}
+
 // Weir groups similar errors, and masks the words in which these errors can differ. For each group, the page also shows
 // one error without masks.
 func TestDashboard_ShowsAnExampleOfEachError(t *testing.T) {
