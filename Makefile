@@ -21,7 +21,7 @@ FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/functi
 AZURITE := tools/azurite/node_modules/.bin/azurite
 OPENAPI := tools/openapi/node_modules/.bin/redocly
 
-.PHONY: help axe run start demo demo-wordpress demo-rabbitmq wordpress test packages quick test-directus forwarding upgrade simulate lint vulncheck build release infra bench profile microbench clean azurite openapi tools
+.PHONY: help axe pictures run start demo demo-wordpress demo-rabbitmq wordpress test packages quick test-directus forwarding upgrade simulate lint vulncheck build release infra bench profile microbench clean azurite openapi tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -215,6 +215,12 @@ $(AZURITE): tools/azurite/package-lock.json
 	@touch $@
 
 AXE := tools/pages/node_modules/axe-core/axe.min.js
+
+pictures: ## take the pictures of the page in docs/images anew; needs Chromium
+	@mkdir -p build/pictures
+	@PICTURES=$(CURDIR)/build/pictures go test -C tools -count=1 -run '^TestLayout$$/^busy$$' ./pages
+	@cp build/pictures/busy-overview-desktop-light.png docs/images/overview.png
+	@cp build/pictures/busy-story-desktop-dark.png docs/images/message.png
 
 axe: $(AXE) ## install the accessibility checker of the page's tests if it is missing
 	@:

@@ -172,6 +172,8 @@ func busyLanes() []wire.Lane {
 		}
 	}
 	lanes[2].LastError, lanes[2].LastErrorAt = "upstream database timed out after 10000 ms", Noon.Add(-31*time.Second)
+	lanes[2].LastDeliveredAt = Noon.Add(-time.Second)
+	lanes[1].AttemptingID, lanes[1].AttemptingSince = MessageID(4), Noon.Add(-11*time.Second)
 	lanes[3].Exact = false
 	lanes[3].PausedBy, lanes[3].PausedUntil, lanes[3].PauseReason = "cms", Noon.Add(24*time.Second),
 		"503 Service Unavailable: deploying, back in a minute"
@@ -221,6 +223,11 @@ func busyHistory() dashboard.History {
 		weir.OutcomeRejected: 43, weir.OutcomeUnavailable: 61}
 	h.Sum.AttemptP50, h.Sum.AttemptP95, h.Sum.AttemptP99 = milliseconds(41), milliseconds(188), milliseconds(920)
 	h.Sum.LagP50, h.Sum.LagP95 = milliseconds(84), milliseconds(3100)
+	h.Sum.Refused = 61
+	h.Refusals = []dashboard.Refusal{
+		{Way: "post", Reason: "invalid", Contract: "article", Rule: "./title max", Count: 44},
+		{Way: "file", Reason: "invalid", Rule: "/ contract", Count: 12}, {Way: "post", Reason: "too_large", Count: 5}}
+	h.Senders = []dashboard.Sender{{Name: "3fa9c2d1", Accepted: 31_204}, {Name: "77e0aa15", Accepted: 6_118}}
 	return h
 }
 
