@@ -281,7 +281,7 @@ func FuzzRedact(f *testing.F) {
 		f.Add(key, key+"2", "reason "+key)
 	}
 	f.Fuzz(func(t *testing.T, key, other, reason string) {
-		key, other = strings.ToValidUTF8(key, "?"), strings.ToValidUTF8(other, "?")
+		key, other, reason = strings.ToValidUTF8(key, "?"), strings.ToValidUTF8(other, "?"), strings.ToValidUTF8(reason, "?")
 		if key == "" || key == other || len(key)+len(other)+len(reason) > 300 {
 			t.Skip()
 		}
