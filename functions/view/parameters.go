@@ -38,8 +38,8 @@ func (p *parameters) toError() error {
 	return &weir.Error{Kind: weir.Malformed, Op: "view", Message: strings.Join(texts, "; "), Problems: p.problems}
 }
 
-// refuseOthers adds the problems of httpio.QueryProblems: a parameter that is not in names, and one that the URL has more
-// than once.
+// refuseOthers adds the problems of httpio.QueryProblems: a parameter that is not in names, and one that the URL has
+// more than once.
 func (p *parameters) refuseOthers(names ...string) {
 	p.problems = append(p.problems, httpio.QueryProblems(p.values, names...)...)
 	slices.SortStableFunc(p.problems, func(a, b weir.Problem) int { return strings.Compare(a.Path, b.Path) })

@@ -35,8 +35,8 @@ func (r *running) newAuditWrapper() audit.Wrapper {
 	return audit.Wrapper{Log: r.audit, SignIn: r.signIn, Pace: audit.NewPace()}
 }
 
-// openPathsVariable is the setting with the paths that need no sign-in, separated by spaces. The template sets it. Without
-// it, the paths are those of the template's default.
+// openPathsVariable is the setting with the paths that need no sign-in, separated by spaces. The template sets it.
+// Without it, the paths are those of the template's default.
 const openPathsVariable = "WEIR_SIGN_IN_OPEN_PATHS"
 
 // readSignIn reads whether the platform requires sign-in, and on which paths it does not.

@@ -265,7 +265,8 @@ func TestWrapper_AuthorOf(t *testing.T) {
 			"/api/Messages/x/edit", "key " + audit.Fingerprint("k")},
 		"OtherOpenPath": {audit.SignIn{IsRequired: true, OpenPaths: []string{"/api/pause"}},
 			http.Header{"X-Ms-Client-Principal-Name": {"ada"}}, "/api/pause", ""},
-		"Spoofed": {audit.SignIn{OpenPaths: audit.DefaultOpenPaths}, http.Header{"X-Ms-Client-Principal-Name": {"ada"}, "X-Functions-Key": {"k"}}, "/",
+		"Spoofed": {audit.SignIn{OpenPaths: audit.DefaultOpenPaths}, http.Header{
+			"X-Ms-Client-Principal-Name": {"ada"}, "X-Functions-Key": {"k"}}, "/",
 			"key " + audit.Fingerprint("k")},
 		"KeyInTheAddress": {signIn, nil, "/?Code=k&code=x", "key " + audit.Fingerprint("k")},
 		"Unknown":         {signIn, nil, "/", ""},

@@ -15,9 +15,9 @@ import (
 )
 
 // The index leads from a subject or an ordering key to the entries that name it. So an erasure reads only these
-// entries. A term is the beginning of the hash of a subject or of a key. For each term of an entry, the partition has an index row
-// k_<term>_<key of the entry>. One transaction writes an entry with its index rows, and one transaction removes them.
-// The column Terms repeats the terms, because the key itself is gone after an erasure.
+// entries. A term is the beginning of the hash of a subject or of a key. For each term of an entry, the partition has
+// an index row k_<term>_<key of the entry>. One transaction writes an entry with its index rows, and one transaction
+// removes them. The column Terms repeats the terms, because the key itself is gone after an erasure.
 //
 // Entries of earlier versions have no column Terms. indexOldEntries goes over them once. The row a_index has the
 // position that it has reached. An earlier version that removes old entries also removes the rows of the index, and
@@ -219,8 +219,8 @@ const maxUpdates = 50
 var errContended = errors.New("the entry changes again and again")
 
 // updateEntry reads an entry, and makes the operations that change returns for the entry's row. The operation on the
-// entry itself must be conditional on the row's ETag. If a row has changed meanwhile, updateEntry begins anew, for up to
-// maxUpdates times. If the entry is gone, or if change returns no operation, updateEntry does nothing.
+// entry itself must be conditional on the row's ETag. If a row has changed meanwhile, updateEntry begins anew, for up
+// to maxUpdates times. If the entry is gone, or if change returns no operation, updateEntry does nothing.
 func (l *Log) updateEntry(ctx context.Context, key string, change func(storage.Row) []storage.Op) error {
 	for range maxUpdates {
 		row, err := l.Table.Get(ctx, partition, key)

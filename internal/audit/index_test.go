@@ -111,7 +111,8 @@ func TestLog_IndexesOldEntriesInSpiteOfFailures(t *testing.T) {
 	calls := 0
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if calls++; calls%7 == 0 {
-			return storagetest.Fault{Kind: []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter}[calls%2]}
+			kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter}
+			return storagetest.Fault{Kind: kinds[calls%2]}
 		}
 		return storagetest.Fault{}
 	})

@@ -16,7 +16,7 @@ import (
 type change struct {
 	action     string   // "" = the request changes nothing
 	parameters []string // parameters of the query; the Wrapper refuses all others
-	fields     []string // fields of the JSON body with simple values; the fields of the object "filter" begin with "filter."
+	fields     []string // fields of the JSON body with simple values; "filter.key" is a field of the object "filter"
 }
 
 // changes has each change and the reveal, by the request's method and path pattern.
@@ -88,8 +88,8 @@ func (s SignIn) protects(path string) bool {
 // means that the request made a change. A status of 500 or more means that the request possibly made a change, so the
 // handler records this request, too. The parameter "function" becomes Entry.Function.
 //
-// The handler refuses a change of a key that makes too many; see Pace. It also refuses a change with a query parameter that the change does not have: it would have no effect, and no
-// entry would show it.
+// The handler refuses a change of a key that makes too many; see Pace. It also refuses a change with a query parameter
+// that the change does not have: it would have no effect, and no entry would show it.
 func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -190,9 +190,9 @@ func (b *capturedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// describeParameters returns the parameters of a change as a JSON object: the fields of a JSON body and the parameters of
-// the query that the change names, and the header If-Match. In place of a message, the object has the message's size. In
-// place of a body that is not JSON, it has the body's size. If the object would be longer than maxText,
+// describeParameters returns the parameters of a change as a JSON object: the fields of a JSON body and the parameters
+// of the query that the change names, and the header If-Match. In place of a message, the object has the message's
+// size. In place of a body that is not JSON, it has the body's size. If the object would be longer than maxText,
 // describeParameters returns only the size of the body.
 func (b *capturedBody) describeParameters(r *http.Request, c change) string {
 	detail, isJSON := b.readFields(c.fields)

@@ -25,8 +25,8 @@ const (
 	maxPaced = 1000
 )
 
-// Pace limits the changes that one function key makes with a function of pacedFunctions, in this process. It counts only
-// changes that have an entry. It is safe for concurrent use. A nil Pace has no limit.
+// Pace limits the changes that one function key makes with a function of pacedFunctions, in this process. It counts
+// only changes that have an entry. It is safe for concurrent use. A nil Pace has no limit.
 type Pace struct {
 	mu   sync.Mutex
 	keys map[string]*rate.Limiter // by fingerprint

@@ -50,7 +50,8 @@ func TestPace_LimitsTheChangesOfAKey(t *testing.T) {
 		}
 	}
 	if got := len(readAll(t, p.log, audit.Query{Limit: 500})); got != 1599 || refused != 1401 || last != "1" {
-		t.Errorf("got %d entries, %d refusals and Retry-After %q in five minutes, want 1599, 1401 and 1", got, refused, last)
+		t.Errorf("got %d entries, %d refusals and Retry-After %q in five minutes, want 1599, 1401 and 1", got, refused,
+			last)
 	}
 	if w := p.cancel("b"); w.Code != http.StatusAccepted {
 		t.Errorf("another key: got %d, want 202", w.Code)

@@ -19,10 +19,11 @@ import (
 // redactedAtOnce limits the entries that one call of Redact changes at the same time.
 const redactedAtOnce = 8
 
-// Redact removes the content of an erased message from the log. The parameter subject is the message's id, and erasedKey
-// is lane.ErasedKey of the message's ordering key. Redact empties the Detail of all entries with that subject. In the
-// Detail of all other entries it replaces each value that is the key by erasedKey; see replaceKeys. It changes no other
-// entry, and reads no other entry either. RedactedAt and RedactedBy of a changed entry show the redaction.
+// Redact removes the content of an erased message from the log. The parameter subject is the message's id, and
+// erasedKey is lane.ErasedKey of the message's ordering key. Redact empties the Detail of all entries with that
+// subject. In the Detail of all other entries it replaces each value that is the key by erasedKey; see replaceKeys. It
+// changes no other entry, and reads no other entry either. RedactedAt and RedactedBy of a changed entry show the
+// redaction.
 //
 // A key is found by its hash. So Redact also works for a message that was erased before, whose key is not known any
 // more: an entry can reach storage after the erasure.

@@ -171,7 +171,8 @@ func TestLog_RedactReadsItsOwnEntries(t *testing.T) {
 	for i := range 3000 {
 		l.Record(t.Context(), audit.Entry{Action: "resume", Detail: fmt.Sprintf(`{"key":"k%d"}`, i)})
 	}
-	recordAll(t, l, c, audit.Entry{Action: "pause", Detail: `{"key":"/jane"}`}, audit.Entry{Action: "edit", Subject: "id1"})
+	recordAll(t, l, c, audit.Entry{Action: "pause", Detail: `{"key":"/jane"}`},
+		audit.Entry{Action: "edit", Subject: "id1"})
 	faults := storagetest.NewFaults()
 	reads := map[string]int{}
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -181,7 +182,8 @@ func TestLog_RedactReadsItsOwnEntries(t *testing.T) {
 	l.Table = faults.Table(l.Table)
 	erase(t, l, "id1", "/jane")
 	if reads["Range"] > 2 || reads["Get"] > 3 || reads["Transact"] != 1 {
-		t.Errorf("got the calls %v, want two queries, the rows of two entries and of the index's state, and one write", reads)
+		t.Errorf("got the calls %v, want two queries, the rows of two entries and of the index's state, and one write",
+			reads)
 	}
 }
 
@@ -200,7 +202,9 @@ func TestLog_RedactsAnEntryOfTwoKeys(t *testing.T) {
 			l, c, _ := newLog(t)
 			recordAll(t, l, c, audit.Entry{Action: "change", Detail: `{"keys":["/jane","/john"]}`})
 			faults := storagetest.NewFaults()
-			isRedaction := func(c storagetest.Call) bool { return c.Op == "Transact" && c.Ops[0].Values["Detail"] != nil }
+			isRedaction := func(c storagetest.Call) bool {
+				return c.Op == "Transact" && c.Ops[0].Values["Detail"] != nil
+			}
 			faults.Once(isRedaction, fault)
 			l.Table = faults.Table(l.Table)
 			var erasures sync.WaitGroup
@@ -277,11 +281,14 @@ func TestLog_RedactWithoutStorage(t *testing.T) {
 
 // FuzzRedact erases a message with any key. The entry of the key loses it, and the entry of another key stays.
 func FuzzRedact(f *testing.F) {
-	for _, key := range []string{"7", "a", "key", "sha256:", lane.ErasedKey("7"), "/news/1", "\u00fc", "\"", "\\", "\x00"} {
+	for _, key := range []string{"7", "a", "key", "sha256:", lane.ErasedKey("7"), "/news/1", "\u00fc", "\"", "\\",
+		"\x00"} {
 		f.Add(key, key+"2", "reason "+key)
 	}
 	f.Fuzz(func(t *testing.T, key, other, reason string) {
-		key, other, reason = strings.ToValidUTF8(key, "?"), strings.ToValidUTF8(other, "?"), strings.ToValidUTF8(reason, "?")
+		for _, text := range []*string{&key, &other, &reason} {
+			*text = strings.ToValidUTF8(*text, "?")
+		}
 		if key == "" || key == other || len(key)+len(other)+len(reason) > 300 {
 			t.Skip()
 		}

@@ -55,7 +55,8 @@ func describeDetail(e remote.Change) string {
 	if len(e.RedactedBy) == 0 {
 		return string(e.Detail)
 	}
-	return strings.TrimSpace(string(e.Detail) + " (redacted by the erasure of " + strings.Join(e.RedactedBy, ", ") + ")")
+	return strings.TrimSpace(string(e.Detail) + " (redacted by the erasure of " +
+		strings.Join(e.RedactedBy, ", ") + ")")
 }
 
 // printChanges prints at most limit entries, newest first.

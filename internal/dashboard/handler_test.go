@@ -168,7 +168,8 @@ func TestDashboard_AuditNamesTheErasure(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
 	id := dashboardtest.MessageID(1)
-	f.Data.Changes = []dashboard.Change{{At: dashboardtest.Noon, Action: "edit", Function: "write", RedactedBy: []string{id}}}
+	f.Data.Changes = []dashboard.Change{{At: dashboardtest.Noon, Action: "edit", Function: "write",
+		RedactedBy: []string{id}}}
 	body := get(f.Dashboard(), "/audit").Body.String()
 	want := "redacted by the erasure of <a class=\"id\" href=\"/api/dashboard/messages/" + id
 	if !strings.Contains(body, want) {

@@ -63,7 +63,8 @@ const (
 	// runLimit is the longest time of a run. It is shorter than the minute between two sweeps.
 	runLimit = 50 * time.Second
 	// maxTaken is the largest number of files that a run takes. A run keeps the maxListed oldest files of the inbox in
-	// memory. If there are more, it lists the inbox for maxListing at most, so that half of the run is left for the files.
+	// memory. If there are more, it lists the inbox for maxListing at most, so that half of the run is left for the
+	// files.
 	maxTaken, maxListed = 5000, 20_000
 	maxListing          = runLimit / 2
 	// postponedTurn is the time after which a postponed batch comes first.
@@ -89,8 +90,8 @@ type Collector struct {
 
 	mu sync.Mutex
 	// postponed has, by the keyOf, when each batch was postponed, because it was not accepted before the end of a run.
-	// Later runs take these batches after all other files; see sortByTurn. Otherwise a batch that needs more time than a
-	// run has would delay other files forever.
+	// Later runs take these batches after all other files; see sortByTurn. Otherwise a batch that needs more time than
+	// a run has would delay other files forever.
 	postponed map[string]time.Time
 }
 

@@ -268,8 +268,8 @@ func (c *Collector) fileMessage(ctx context.Context, t *task) error {
 
 // archiveMessage copies the file of a message to the accepted files, except if the message was erased: an earlier run
 // can have appended the message and ended before it made the copy. An erasure removes the copy after it has erased the
-// message. So if the erasure comes between the first check and the copy, the second check finds it; and if it comes after
-// the second check, the erasure finds the copy.
+// message. So if the erasure comes between the first check and the copy, the second check finds it; and if it comes
+// after the second check, the erasure finds the copy.
 func (c *Collector) archiveMessage(ctx context.Context, filed lane.Receipt, f storage.File, body []byte) error {
 	id := filed.Message.Public()
 	if filed.Duplicate {
