@@ -3,6 +3,7 @@ package audit_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -112,7 +113,7 @@ func TestLog_RedactsKeysThatStandInOtherTexts(t *testing.T) {
 			for n := range 12 {
 				erase(t, l, fmt.Sprint("id", n), key)
 			}
-			want := append(others[:len(others):len(others)], `{"key":"`+lane.ErasedKey(key)+`"}`)
+			want := slices.Concat(others, []string{`{"key":"` + lane.ErasedKey(key) + `"}`})
 			if got := detailsOf(t, l); strings.Join(got, "\n") != strings.Join(want, "\n") {
 				t.Errorf("got %q, want %q", got, want)
 			}

@@ -48,7 +48,7 @@ func Guard(do func() error) func() error {
 // Log is deferred by a goroutine whose work is lost if it panics, and is asked for again later. It
 // logs the panic with the worker's name.
 func Log(log *slog.Logger, worker string) {
-	if p := recover(); p != nil {
+	if p := recover(); p != nil { //revive:disable-line:defer the callers defer Log
 		logPanic(log, worker, &Error{Value: p, Stack: debug.Stack()})
 	}
 }

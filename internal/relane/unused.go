@@ -34,8 +34,9 @@ func (c Resharder) TakeNumber(ctx context.Context, n int) error {
 	if err := c.checkUnused(ctx, n); err != nil {
 		return err
 	}
-	c.onlyUnused = true
-	return c.Run(ctx, n)
+	unused := c
+	unused.onlyUnused = true
+	return unused.Run(ctx, n)
 }
 
 // checkUnused returns ErrUsed if storage is not unused, or if a change to another number than n is under way.

@@ -97,7 +97,7 @@ func TestParseDelay(t *testing.T) {
 		"P1D1D":                "",
 		"PT1.2.3S":             "",
 		"PT٣S":                 "",
-		" PT1S":                "",
+		"\x20PT1S":             "",
 		"pt1s":                 "",
 	} {
 		got, err := weir.ParseDelay(text, from)
