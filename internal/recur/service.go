@@ -2,7 +2,6 @@ package recur
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"strings"
 	"time"
@@ -183,6 +182,12 @@ func (r *Runner) findSchedule(ctx context.Context, name string) (Schedule, bool,
 	return s, err == nil, err
 }
 
+// drawCreationID returns a random text of 96 bits. It draws from Config.Rand, so that a simulated system repeats exactly.
+func (r *Runner) drawCreationID() string {
+	const half = 1 << 48
+	return fmt.Sprintf("%012x%012x", int64(r.cfg.Rand()*half), int64(r.cfg.Rand()*half))
+}
+
 // nextRevision returns the schedule that replaces "old", and stores the message of d. If there was no schedule of this
 // name, "old" is empty.
 func (r *Runner) nextRevision(ctx context.Context, name string, old Schedule, d Definition) (Schedule, error) {
@@ -190,7 +195,7 @@ func (r *Runner) nextRevision(ctx context.Context, name string, old Schedule, d 
 	next := Schedule{Name: name, Definition: d, State: old.State, Version: d.hashVersion(), CreatedAt: old.CreatedAt,
 		ChangedAt: now, creationID: old.creationID, etag: old.etag}
 	if old.etag == "" {
-		next.creationID = rand.Text()
+		next.creationID = r.drawCreationID()
 		next.CreatedAt, next.NextRun, next.Runs = now, 1, 1
 	}
 	if old.etag == "" || old.Cron != d.Cron || !old.Start.Equal(d.Start) {
