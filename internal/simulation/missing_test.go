@@ -3,9 +3,11 @@ package simulation_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/weir"
 )
 
 // In this file a contract disappears from the settings and comes back: all processes are deployed twice. A process
@@ -112,6 +114,28 @@ func (w *world) fileMissing(ctx context.Context) bool {
 		w.check.reportViolation("returned", "%d messages still wait %s after their contract is back", n, limit)
 	}
 	w.quiet = time.Now()
+	return w.awaitRest(ctx)
+}
+
+// fileOutdated posts an old version of each key of the contract "edit" if that contract has another name now. A version
+// that was delivered under the former name supersedes it. It reports whether all work is done afterwards.
+func (w *world) fileOutdated(ctx context.Context) bool {
+	if !w.missing.isRenamed || w.missing.contract != "edit" {
+		return true
+	}
+	var filed sync.WaitGroup
+	for i := 3; i < w.keys; i += 4 { // see newSubmission
+		number, key := len(w.check.expected), fmt.Sprint("k", i)
+		m := weir.Message{Contract: "edit", Key: key, ContentType: "application/xml", Body: w.newBody(number),
+			Supersede: true, Version: "0"}
+		s := &submission{number: number, key: key, idem: fmt.Sprint("idem", number), message: m}
+		w.check.expectSubmission(s)
+		filed.Go(func() {
+			time.Sleep(w.dice.drawBetween("outdated "+key, 0, time.Second))
+			w.sendUntilAccepted(ctx, fmt.Sprint(number), s)
+		})
+	}
+	filed.Wait()
 	return w.awaitRest(ctx)
 }
 

@@ -116,7 +116,7 @@ var mutants = []mutant{
 	{"a message whose contract is missing is sent", "drain/missing_contract.go", "return !m.store.Contracts.Has(e.Message.Contract)", "return false", "contract", ""},
 	{"a contract that came back is not looked for", "lane/control.go", "c.isContractBack = true", "_ = m", "returned", ""},
 	{"a message whose contract is missing holds up its lane", "drain/selector.go", "s.parkMissing(e)\n\t\tcase", "return -1\n\t\tcase", "unfair|stuck", ""},
-	{"versions of a contract are forgotten when it is renamed", "lane/latest_version.go", "range ds.store.Contracts.listNames(contract) {", "range []string{contract} {", "superseded", ""},
+	{"versions of a contract are forgotten when it is renamed", "lane/latest_version.go", "range ds.store.Contracts.listNames(contract) {", "range []string{contract} {", "superseded", "3000@450"},
 	{"a closed process joins no drain", "drain/drainer.go", "t = d.startedWorkerOf(number)\n\t}", "return Report{State: Idle}\n\t}", "spins", "1@5005301"},
 	{"bodies without a message are left", "lane/retention_forgotten.go", "if info.Marked || len(parts) != 3 {", "if true {", "left", ""},
 }

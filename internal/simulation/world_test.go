@@ -351,7 +351,7 @@ func (w *world) liveThrough(ctx context.Context) {
 	}
 	w.quiet = time.Now()
 	w.check.checkAtRest(ctx, w.awaitRest(ctx) && w.fileRefused(ctx) && w.fileBlocker(ctx) &&
-		w.fileMissing(ctx) && w.fileLast(ctx) && w.eraseAgain(ctx))
+		w.fileMissing(ctx) && w.fileOutdated(ctx) && w.fileLast(ctx) && w.eraseAgain(ctx))
 	w.letDaysPass(ctx)
 	w.endWorld(ctx)
 }
