@@ -174,15 +174,20 @@ func (a *answer) parseXML() {
 		return
 	}
 	a.tree = &tree
+	found := map[string]any{} // a loop of an expression can read the same path many times
 	a.XML = func(path string) any {
+		if value, ok := found[path]; ok {
+			return value
+		}
 		p, err := contract.CompileTreePath(path)
 		if err != nil {
 			return nil // cannot happen: a settings file with an invalid path is refused
 		}
+		found[path] = nil
 		if values := tree.Texts(p); len(values) > 0 {
-			return values[0]
+			found[path] = values[0]
 		}
-		return nil
+		return found[path]
 	}
 }
 

@@ -3,6 +3,7 @@ package steps
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -34,7 +35,14 @@ func (e *expression) evaluateExpression(env map[string]any) (any, error) {
 	if pending := e.findPending(env); pending != "" {
 		return pending, nil
 	}
+	budget := env[workName].(*work)
 	value, err := expr.Run(e.program, env)
+	if err == nil {
+		err = budget.measureResult(value)
+	}
+	if budget.failed != nil {
+		return nil, e.newValueError(budget.failed)
+	}
 	if err != nil {
 		return nil, e.newValueError(errors.New(explainFailure(firstLine(err))))
 	}
@@ -87,7 +95,7 @@ type scope struct {
 // buildPrototype returns an environment with a value of the right type for each name.
 func (s *scope) buildPrototype() map[string]any {
 	env := map[string]any{}
-	addFunctions(env)
+	addFunctions(env, nil)
 	if s.chain != nil {
 		addMessage(env, message{})
 	}
@@ -130,16 +138,37 @@ func (f *File) compileExpression(source string, s *scope, locate func(line, colu
 		f.addMistake(at, "%s", s.explainError(err, source, env))
 		return nil
 	}
+	kind := program.Node().Type()
+	if program, err = compileMetered(source, known); err != nil {
+		f.addMistake(at, "%s", s.explainError(err, source, env))
+		return nil
+	}
 	e := &expression{program: program, source: strings.TrimSpace(source), reads: visitor.recordWholeUses()}
 	e.steps, e.message = visitor.stepNames(), visitor.readsMessage()
 	e.readsRemembered = visitor.readsRemembered
 	if s.compiled != nil {
 		*s.compiled = append(*s.compiled, e)
 	}
-	if kind := program.Node().Type(); kind != nil && kind.Kind() != reflect.Interface {
+	if kind != nil && kind.Kind() != reflect.Interface {
 		e.kind = kind
 	}
 	return e
+}
+
+// compileMetered compiles an expression that spends the work of its environment. known has the types of the names. The
+// program of an expression is compiled twice, because the functions of meter hide the types of their arguments.
+func compileMetered(source string, known types.Map) (*vm.Program, error) {
+	functions := map[string]any{}
+	addWork(functions, nil)
+	metered := maps.Clone(known)
+	m := &meter{}
+	for name, value := range functions {
+		metered[name] = types.TypeOf(value)
+		if own, isOwn := strings.CutPrefix(name, ownPrefix); isOwn {
+			m.own = append(m.own, own)
+		}
+	}
+	return expr.Compile(source, expr.Env(metered), expr.DisableBuiltin("now"), expr.Patch(m))
 }
 
 // compileCondition compiles the value of a setting as an expression that is true or false. If the value is no such
@@ -242,9 +271,14 @@ func (u *uses) visitMember(n *ast.MemberNode) {
 				st.needs.addPart(part(name.Value), needStrict)
 			}
 		}
-		if isHeaders(n.Node) {
-			name.Value = strings.ToLower(name.Value)
-		}
+	}
+	lowerHeaderName(n)
+}
+
+// lowerHeaderName writes the name of a header in lower case, as the environment has it.
+func lowerHeaderName(n *ast.MemberNode) {
+	if name, ok := n.Property.(*ast.StringNode); ok && isHeaders(n.Node) {
+		name.Value = strings.ToLower(name.Value)
 	}
 }
 

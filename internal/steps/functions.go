@@ -33,6 +33,7 @@ type message struct {
 	// selectsNothing is called for each path that an expression reads, and that selects nothing; nil = no call. The
 	// function has() only asks, so its paths are left out.
 	selectsNothing func(path string)
+	budget         *work // nil if the functions are not called
 }
 
 // addMessage adds the values of a message, and the functions that read the message, to the environment env.
@@ -68,7 +69,9 @@ func addMessage(env map[string]any, m message) {
 		first(contract.FormOuter)
 	env["texts"] = func(path string) []string {
 		// A nil slice would become null in JSON, and some CMSs refuse null in place of a list.
-		return append([]string{}, read(path, contract.FormText)...)
+		values := read(path, contract.FormText)
+		m.budget.spend(itemWork * int64(len(values)))
+		return append([]string{}, values...)
 	}
 	env["has"] = func(path string) bool { return len(find(path, contract.FormText)) > 0 }
 	env["number"] = func(path string) (any, error) {
@@ -106,13 +109,15 @@ func parseNumber(path, text string) (any, error) {
 
 // addFunctions adds to env the functions that use only their arguments. Each function returns nil for a nil argument,
 // so that a request can leave out a field without a value.
-func addFunctions(env map[string]any) {
+// The functions spend the budget w; it can be nil if they are not called.
+func addFunctions(env map[string]any, w *work) {
 	ofText := func(convert func(string) string) func(any) (any, error) {
 		return func(value any) (any, error) {
 			if value == nil {
 				return nil, nil
 			}
 			text, err := toText(value)
+			w.spend(int64(len(text)))
 			return convert(text), err
 		}
 	}
@@ -130,6 +135,7 @@ func addFunctions(env map[string]any) {
 			return nil, fmt.Errorf("%q is not a UUID", namespace)
 		}
 		text, err := toText(value)
+		w.spend(int64(len(text)))
 		return uuid.NewSHA1(space, []byte(text)).String(), err
 	}
 }

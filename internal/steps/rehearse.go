@@ -73,6 +73,7 @@ func (r *run) outlineSteps(open *step) {
 	env[pendingName] = missing
 	at := slices.Index(r.chain.steps, open)
 	for _, st := range r.chain.steps[at+1:] {
+		r.budget.renew()
 		o := cms.StepOutline{Step: st.name, Method: st.method}
 		if st.when != nil {
 			holds, err := st.when.evaluateCondition(env)

@@ -47,6 +47,7 @@ type run struct {
 	rehearsal *cms.Rehearsal
 	round     int // counts the runs of the chain in this attempt, from 1
 	env       map[string]any
+	budget    *work // of the expressions
 	records   []weir.Step
 	last      weir.Result // result of the last answer in this run of the chain; delivered if no answer has come
 
@@ -99,9 +100,12 @@ func (r *run) runAttempt() weir.Result {
 // startRound makes a new environment for one run of the chain. The environment has the message, but no answers of an
 // earlier run.
 func (r *run) startRound(values map[contract.Selection][]string) {
+	r.budget = newWork(r.limited, len(r.delivery.Message.Body))
 	r.env = map[string]any{}
-	addFunctions(r.env)
-	m := message{Message: r.delivery.Message, values: values, rememberedID: r.rememberedID}
+	addWork(r.env, r.budget)
+	addFunctions(r.env, r.budget)
+	m := message{Message: r.delivery.Message, values: values, rememberedID: r.rememberedID,
+		budget: r.budget}
 	if r.rehearsal != nil {
 		m.selectsNothing = r.rehearsal.SelectsNothing
 	}
@@ -207,6 +211,7 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 	if !r.awaitSettled(st) {
 		return r.stopAttempt(st), nil
 	}
+	r.budget.renew()
 	record := weir.Step{Name: st.name, At: r.sender.cfg.Now()}
 	request, err := r.newRequest(st)
 	if err != nil {
@@ -359,6 +364,9 @@ func (r *run) failExchange(st *step, failure weir.Result) verdict {
 // the message, the outcome is rejected. If the expression reads an answer of the CMS or the remembered id, the outcome
 // is retry, because the next attempt can read another value.
 func (r *run) failValue(st *step, err error, isCondition bool) verdict {
+	if errors.Is(err, errOutOfTime) {
+		return r.stopAttempt(st)
+	}
 	var value *valueError
 	result := weir.Result{Outcome: weir.OutcomeRetry, Reason: st.name + ": " + err.Error(), Status: r.last.Status}
 	if isCondition {

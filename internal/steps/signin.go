@@ -93,7 +93,9 @@ func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 	r := &signInRun{SignIn: s, client: cms.NewHTTPClient(s.cfg.Transport), env: map[string]any{}}
 	r.client.Jar = jar
 	env := r.env
-	addFunctions(env)
+	budget := newWork(ctx, 0)
+	addWork(env, budget)
+	addFunctions(env, budget)
 	for _, st := range s.steps {
 		a, err := r.sendStep(ctx, st)
 		if err != nil {
@@ -144,6 +146,7 @@ func (s *SignIn) readLife(c *signin.Credential, began time.Time, env map[string]
 
 // sendStep sends one request of the sign-in, and checks the answer.
 func (r *signInRun) sendStep(ctx context.Context, st *step) (*answer, error) {
+	r.env[workName].(*work).renew()
 	p, err := st.prepareRequest(r.env, nil)
 	if err != nil {
 		return nil, errors.New("the request cannot be made of the answers before it")
