@@ -49,11 +49,23 @@ type Stored interface {
 	LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
+// Intake reads JSON within a limit of memory; see httpio.Intake.
+type Intake interface {
+	ReadJSON(w http.ResponseWriter, r *http.Request, limit int64, into any) (release func(), err error)
+}
+
+// Turns limits the previews at the same time; see httpio.Turns.
+type Turns interface {
+	Take(ctx context.Context, size int64) (done func(), err error)
+}
+
 // Function serves schedules. All fields are needed.
 type Function struct {
 	Schedules Schedules
 	Stored    Stored
 	Contracts redact.Contracts
+	Intake    Intake
+	Turns     Turns
 	MaxBody   int64 // the largest size of a message's body, in bytes
 	Now       func() time.Time
 	Logger    *slog.Logger
@@ -146,7 +158,8 @@ func (f *Function) putSchedule(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	d, err := f.readDefinition(w, r)
+	d, release, err := f.readDefinition(w, r)
+	defer release()
 	if err != nil {
 		return err
 	}
@@ -229,9 +242,20 @@ func (f *Function) servePreview(w http.ResponseWriter, r *http.Request) error {
 // previewRuns returns the next runs of the stored schedule, or of the definition in the request.
 func (f *Function) previewRuns(w http.ResponseWriter, r *http.Request, n int) (recur.Preview, error) {
 	if r.Method == http.MethodGet {
+		done, err := f.Turns.Take(r.Context(), f.MaxBody) // for the message of the stored schedule
+		defer done()
+		if err != nil {
+			return recur.Preview{}, err
+		}
 		return f.Schedules.Preview(r.Context(), r.PathValue("name"), n)
 	}
-	d, err := f.readDefinition(w, r)
+	d, release, err := f.readDefinition(w, r)
+	defer release()
+	if err != nil {
+		return recur.Preview{}, err
+	}
+	done, err := f.Turns.Take(r.Context(), 0) // release already holds the memory
+	defer done()
 	if err != nil {
 		return recur.Preview{}, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"weir/functions/schedules"
 	"weir/internal/contract"
+	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/recur"
 	"weir/internal/weir"
@@ -92,7 +93,8 @@ func (f *fake) LoadMessage(_ context.Context, asked weir.ID) (weir.Message, erro
 }
 
 func serveRequest(f *fake, method, path, body string, headers ...string) *httptest.ResponseRecorder {
-	fn := &schedules.Function{Schedules: f, Stored: f, Contracts: &contract.Set{}, MaxBody: 1000,
+	fn := &schedules.Function{Schedules: f, Stored: f, Contracts: &contract.Set{}, Intake: httpio.NewIntake(1, 7000),
+		Turns: httpio.NewTurns(1 << 20), MaxBody: 1000,
 		Now:    func() time.Time { return noon },
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	mux := http.NewServeMux()
@@ -307,7 +309,8 @@ func TestFunction_ShowsNoRedactedValues(t *testing.T) {
 		`<a><pan>4711</pan>`:                    `"contentType":"text/xml"`,
 	} {
 		f := &fake{put: recur.Definition{Message: []byte(message), ContentType: "text/xml"}}
-		fn := &schedules.Function{Schedules: f, Stored: f, Contracts: contracts, MaxBody: 1000,
+		fn := &schedules.Function{Schedules: f, Stored: f, Contracts: contracts, Intake: httpio.NewIntake(1, 7000),
+			Turns: httpio.NewTurns(1 << 20), MaxBody: 1000,
 			Now: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler)}
 		mux := http.NewServeMux()
 		for path, h := range fn.Routes() {

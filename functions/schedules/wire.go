@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/contract"
-	"weir/internal/httpio"
 	"weir/internal/recur"
 	"weir/internal/weir"
 	"weir/internal/wire"
@@ -15,13 +14,23 @@ import (
 // maxOverhead limits the bytes of a definition without its message.
 const maxOverhead = 64 << 10
 
-// readDefinition parses the body of a PUT, or of a POST for a preview.
-func (f *Function) readDefinition(w http.ResponseWriter, r *http.Request) (recur.Definition, error) {
+// MaxDefinition returns the largest size of a definition whose message has up to maxBody bytes. An escaped byte of XML
+// can take six bytes in JSON.
+func MaxDefinition(maxBody int64) int64 { return 6*maxBody + maxOverhead }
+
+// readDefinition parses the body of a PUT, or of a POST for a preview. The caller must call release when the definition
+// is no longer needed, also after an error.
+func (f *Function) readDefinition(w http.ResponseWriter, r *http.Request) (d recur.Definition, release func(),
+	err error) {
 	var in wire.ScheduleDefinition
-	// An escaped byte of XML can take six bytes in JSON.
-	if err := httpio.ReadLargeJSON(w, r, 6*f.MaxBody+maxOverhead, &in); err != nil {
-		return recur.Definition{}, err
+	if release, err = f.Intake.ReadJSON(w, r, MaxDefinition(f.MaxBody), &in); err != nil {
+		return recur.Definition{}, release, err
 	}
+	d, err = f.buildDefinition(r, in)
+	return d, release, err
+}
+
+func (f *Function) buildDefinition(r *http.Request, in wire.ScheduleDefinition) (recur.Definition, error) {
 	if in.Name != "" && in.Name != r.PathValue("name") {
 		return recur.Definition{}, malformedError("the name in the body differs from the name in the address")
 	}

@@ -8,8 +8,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/functions/view"
+	"weir/internal/httpio"
 	"weir/internal/weir"
 )
 
@@ -25,6 +27,32 @@ func (b bodies) LoadEditedMessage(context.Context, weir.ID) (weir.Message, error
 		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "the message was not edited"}
 	}
 	return weir.Message{ContentType: "application/xml", Body: []byte(b.edited)}, nil
+}
+
+// sizedBody returns a body of n bytes, which is one element.
+func sizedBody(name string, n int) string {
+	return "<" + name + ">" + strings.Repeat("x", n-5-2*len(name)) + "</" + name + ">"
+}
+
+// Comparisons wait for a turn. If none becomes free in time, the answer is 503, and no body is read.
+func TestDifference_WaitsForATurn(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.Handle("/api/messages/{id}/difference",
+		&view.Difference{Turns: noTurns{}, Logger: slog.New(slog.DiscardHandler)})
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet,
+		"/api/messages/"+weir.ID{Epoch: 1, Seq: 3, Nonce: "00112233445566778899"}.String()+"/difference", nil))
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "5" {
+		t.Errorf("got %d with Retry-After %q, want 503 with 5", w.Code, w.Header().Get("Retry-After"))
+	}
+}
+
+// noTurns has no turn.
+type noTurns struct{}
+
+func (noTurns) Take(context.Context, int64) (func(), error) {
+	return func() {}, &weir.Error{Kind: weir.Unavailable, Op: "turns", Message: "busy", RetryAfter: 5 * time.Second}
 }
 
 func TestDifference(t *testing.T) {
@@ -45,13 +73,16 @@ func TestDifference(t *testing.T) {
 		"deep": {bodies{strings.Repeat("<a>", 40) + strings.Repeat("</a>", 40),
 			strings.Repeat("<a>", 39) + "<b/>" + strings.Repeat("</a>", 39)}, 200,
 			"--- accepted\n+++ edited\n@@ -37,7 +37,7 @@\n <a>\n <a>\n <a>\n-<a/>\n+<b/>\n </a>\n </a>\n </a>"},
+		"1 MiB": {bodies{sizedBody("a", 512<<10), sizedBody("b", 512<<10)}, 200,
+			"--- accepted\n+++ edited\n@@ -1 +1 @@\n-" + sizedBody("a", 512<<10) + "\n+" + sizedBody("b", 512<<10)},
+		"over 1 MiB": {bodies{sizedBody("a", 512<<10), sizedBody("b", 512<<10+1)}, 413, ""},
 		"not edited": {bodies{"<a/>", ""}, 404, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			mux := http.NewServeMux()
 			mux.Handle("/api/messages/{id}/difference",
-				&view.Difference{Bodies: c.bodies, Logger: slog.New(slog.DiscardHandler)})
+				&view.Difference{Bodies: c.bodies, Turns: httpio.NewTurns(1 << 20), Logger: slog.New(slog.DiscardHandler)})
 			w := httptest.NewRecorder()
 			mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet,
 				"/api/messages/"+weir.ID{Epoch: 1, Seq: 3, Nonce: "00112233445566778899"}.String()+"/difference", nil))

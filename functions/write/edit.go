@@ -24,6 +24,11 @@ type StatusReader interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
+// Intake reads bodies within a limit of memory; see httpio.Intake.
+type Intake interface {
+	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
+}
+
 // Edit serves POST /api/messages/{id}/edit. It replays a dead message with the body of the request in place of the
 // accepted body. The accepted body stays in the log. All fields of an Edit must be set.
 type Edit struct {
@@ -31,6 +36,7 @@ type Edit struct {
 	Messages  StatusReader
 	Log       Replayer
 	Caller    Caller
+	Intake    Intake
 	MaxBody   int64 // in bytes
 	Logger    *slog.Logger
 }
@@ -63,7 +69,8 @@ func (f *Edit) editMessage(w http.ResponseWriter, r *http.Request) (weir.Status,
 	if err := filing.CheckNames("an edit has no header ", r.Header, "Idempotency-Key"); err != nil {
 		return weir.Status{}, err
 	}
-	body, err := httpio.ReadBody(w, r, f.MaxBody)
+	body, release, err := f.Intake.ReadBody(w, r, f.MaxBody)
+	defer release()
 	if err != nil {
 		return weir.Status{}, httpio.NameSetting(err, "maxBody")
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/functions/write"
+	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/weir"
 )
@@ -62,7 +63,8 @@ func (d *dead) Call(lane int) {
 func (d *dead) postChange(address, body string, header ...string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
 	mux.Handle("/api/messages/{id}/replay", &write.Replay{Log: d, Caller: d, Logger: quiet})
-	mux.Handle("/api/messages/{id}/edit", &write.Edit{Contracts: d, Messages: d, Log: d, Caller: d, MaxBody: 100,
+	mux.Handle("/api/messages/{id}/edit", &write.Edit{Contracts: d, Messages: d, Log: d, Caller: d,
+		Intake: httpio.NewIntake(1, 100), MaxBody: 100,
 		Logger: quiet})
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/api/messages/"+address,
 		strings.NewReader(body))

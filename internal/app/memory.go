@@ -98,7 +98,12 @@ type budgets struct {
 	limit  int64 // memory limit of the garbage collector, in bytes
 	intake int64 // bytes for received bodies that are not stored yet
 	parse  int64 // bytes for documents while they are parsed
-	waits  int   // largest number of answers that wait for an outcome at the same time
+	// validate is for bodies that are only checked. It is apart from intake, because the key of the function "validate"
+	// is given to more callers than the keys that can store messages.
+	validate  int64 // bytes
+	corrected int64 // bytes for corrected bodies and definitions of schedules
+	turns     int64 // bytes for comparisons and previews
+	waits     int   // largest number of answers that wait for an outcome at the same time
 }
 
 const (
@@ -114,7 +119,8 @@ func currentBudgets() budgets { return shareMemory(debug.SetMemoryLimit(-1)) }
 
 func shareMemory(limit int64) budgets {
 	shared := min(limit, mostMemory)
-	return budgets{limit: limit, intake: shared / 4, parse: shared / 4, waits: int(shared / waitBytes)}
+	return budgets{limit: limit, intake: shared / 4, parse: shared / 4, validate: shared / 16,
+		corrected: shared / 16, turns: shared / 8, waits: int(shared / waitBytes)}
 }
 
 // checkMaxBody returns an error if a body of maxBody bytes needs more than three quarters of the memory limit.

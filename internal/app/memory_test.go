@@ -56,6 +56,10 @@ func TestBudgets(t *testing.T) {
 			"in all",
 			small)
 	}
+	if small.validate != 14<<20 || small.corrected != 14<<20 || small.turns != 28<<20 {
+		t.Errorf("limit of 224 MiB: got %+v, want 14 MiB for validate and for corrected bodies, and 28 MiB for turns",
+			small)
+	}
 	if none.intake != mostMemory/4 || none.checkMaxBody(100<<20) != nil {
 		t.Errorf("without a limit: got %+v (%v), want intake of 256 MiB and no error", none,
 			none.checkMaxBody(100<<20))

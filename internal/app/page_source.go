@@ -13,6 +13,7 @@ import (
 	"weir/internal/contract"
 	"weir/internal/dashboard"
 	"weir/internal/history"
+	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/overview"
 	"weir/internal/recur"
@@ -23,8 +24,8 @@ import (
 	"weir/internal/wire"
 )
 
-func (r *running) newPages() http.Handler {
-	source := &pageSource{r}
+func (r *running) newPages(turns *httpio.Turns) http.Handler {
+	source := &pageSource{r, turns}
 	return dashboard.New(dashboard.Config{Lanes: source, Past: source, Messages: source, Errors: source,
 		Replays: source, Batches: source, Schedules: source, Changes: source,
 		Obstacles: source,
@@ -33,7 +34,10 @@ func (r *running) newPages() http.Handler {
 }
 
 // pageSource reads the data of the operator's pages from the parts of the server.
-type pageSource struct{ *running }
+type pageSource struct {
+	*running
+	turns *httpio.Turns
+}
 
 // Lanes implements dashboard.Lanes.
 func (s *pageSource) Lanes(ctx context.Context) (wire.LaneList, error) {
@@ -174,8 +178,12 @@ func (s *pageSource) ReplayObstacle(ctx context.Context, id weir.ID) (string, er
 
 // Difference implements dashboard.Messages.
 func (s *pageSource) Difference(ctx context.Context, id weir.ID) (string, error) {
-	return view.Compare(ctx, s.bodies, id)
+	return view.Compare(ctx, s.turns, s.bodies, id)
 }
+
+// trialCopies is the memory of a trial, divided by the size of the body: the body, its values, the requests that
+// repeat them, and their texts on the page.
+const trialCopies = 16
 
 // Try implements dashboard.Messages. The trial starts from the redacted body. It would not be enough to redact the
 // results: a step can change a value, and Weir does not find a changed value in the results.
@@ -187,6 +195,15 @@ func (s *pageSource) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.
 	runner := s.newTrialRunner(false, nil, nil)
 	if !runner.HasContract(st.Message.Contract) { // the trial needs no body, and the body may not be readable
 		return runner.RunTrial(ctx, weir.Delivery{Message: &st.Message}, trial.Answers{}), nil
+	}
+	size := int64(st.Message.Size)
+	if isEdited {
+		size = int64(s.settings.MaxBody) // the size of the edited body is known only when it is read
+	}
+	done, err := s.turns.Take(ctx, trialCopies*size)
+	defer done()
+	if err != nil {
+		return trial.Trial{}, err
 	}
 	load := s.bodies.LoadMessage
 	if isEdited {
@@ -254,6 +271,11 @@ func (s *pageSource) Schedule(ctx context.Context, name string) (dashboard.Sched
 		return dashboard.ScheduleDetail{}, err
 	}
 	found, err := s.schedules.Get(ctx, name)
+	if err != nil {
+		return dashboard.ScheduleDetail{}, err
+	}
+	done, err := s.turns.Take(ctx, int64(s.settings.MaxBody))
+	defer done()
 	if err != nil {
 		return dashboard.ScheduleDetail{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/contract"
+	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
@@ -50,7 +51,7 @@ func TestPageSource_Try(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := filed.Message.Public()
-	got, err := (&pageSource{r}).Try(t.Context(), id, false)
+	got, err := (&pageSource{r, httpio.NewTurns(1 << 20)}).Try(t.Context(), id, false)
 	if err != nil || got.Verdict != trial.Open || len(got.Steps) != 2 {
 		t.Fatalf("got %+v and %v, want two steps", got, err)
 	}
@@ -74,17 +75,17 @@ func TestPageSource_Try(t *testing.T) {
 		contract.Limits{MaxBody: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := (&pageSource{r}).Try(t.Context(), id, false); err != nil || got.Verdict != trial.Waits ||
+	if got, err := (&pageSource{r, httpio.NewTurns(1 << 20)}).Try(t.Context(), id, false); err != nil || got.Verdict != trial.Waits ||
 		len(got.Steps) != 0 || !strings.Contains(got.Reason, "article") {
 		t.Errorf("Try without the contract: got %+v and %v, want no request, and the contract's name", got, err)
 	}
 	r.contracts = contracts
-	if _, err := (&pageSource{r}).Try(t.Context(), id, true); weir.KindOf(err) != weir.NotFound {
+	if _, err := (&pageSource{r, httpio.NewTurns(1 << 20)}).Try(t.Context(), id, true); weir.KindOf(err) != weir.NotFound {
 		t.Errorf("Try of a message that was not edited: got %v, want NotFound", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := (&pageSource{r}).Try(ended, id, false); err == nil && got.Verdict != trial.CutOff {
+	if got, err := (&pageSource{r, httpio.NewTurns(1 << 20)}).Try(ended, id, false); err == nil && got.Verdict != trial.CutOff {
 		t.Errorf("Try after the request ended = %+v, want an error or the verdict %s", got, trial.CutOff)
 	}
 }

@@ -53,7 +53,10 @@ func (r *running) listRoutes() []route {
 	maxBody, lanes := int64(s.MaxBody), s.Lanes
 	messages, requests, pauses := r.store.Messages(), r.store.Requests(), r.store.Pauses()
 	intake := httpio.NewIntake(r.budgets.intake, maxBody)
-	pages := readOnly(r.newPages())
+	checked := httpio.NewIntake(r.budgets.validate, maxBody)
+	corrected := httpio.NewIntake(r.budgets.corrected, schedules.MaxDefinition(maxBody))
+	turns := httpio.NewTurns(r.budgets.turns)
+	pages := readOnly(r.newPages(turns))
 	cancelOne := toTheEnd(&cancel.Function{Log: requests, Caller: waker, Logger: log})
 	jobs := readOnly(&view.Replays{Jobs: r.replays, Now: now, Logger: log})
 	batched := &batches.Function{Batches: r.batches, Upstreams: r.upstreams, Memory: intake,
@@ -63,7 +66,7 @@ func (r *running) listRoutes() []route {
 	table := []route{
 		{post, "/api/messages", "receive", r.newReceiver(intake)},
 		{post, "/api/validate", "validate", readOnly(&validate.Function{Contracts: r.contracts,
-			Headers: r.newFiler(r.appender, r.upstreams), Intake: intake, MaxBody: maxBody, Now: now, Logger: log})},
+			Headers: r.newFiler(r.appender, r.upstreams), Intake: checked, MaxBody: maxBody, Now: now, Logger: log})},
 		{get, "/api/messages", "view", readOnly(&view.Messages{Source: r.overview, Lanes: lanes,
 			ShownNames: s.shownNames(), HasUpstreams: len(s.Upstreams) > 0, Now: now, Logger: log})},
 		{get, "/api/scheduled", "view", readOnly(&view.Scheduled{Source: r.overview, Lanes: lanes,
@@ -78,12 +81,13 @@ func (r *running) listRoutes() []route {
 		{patch, "/api/messages/{id}", "move", toTheEnd(&move.Function{Log: requests, Caller: waker, Logger: log})},
 		{get, "/api/messages/{id}/body", "view", readOnly(&view.Body{Bodies: r.bodies, Logger: log})},
 		{get, "/api/messages/{id}/attempts", "view", readOnly(&view.Attempts{Source: messages, Logger: log})},
-		{get, "/api/messages/{id}/difference", "view", readOnly(&view.Difference{Bodies: r.bodies, Logger: log})},
+		{get, "/api/messages/{id}/difference", "view", readOnly(&view.Difference{Bodies: r.bodies, Turns: turns,
+			Logger: log})},
 		{post, "/api/messages/{id}/cancel", "write", cancelOne},
 		{post, "/api/messages/{id}/replay", "write", toTheEnd(&write.Replay{Log: requests, Caller: waker,
 			Logger: log})},
 		{post, "/api/messages/{id}/edit", "write", toTheEnd(&write.Edit{Contracts: r.contracts, Messages: messages,
-			Log: requests, Caller: waker, MaxBody: maxBody, Logger: log})},
+			Log: requests, Caller: waker, Intake: corrected, MaxBody: maxBody, Logger: log})},
 		{post, "/api/messages/{id}/reveal", "write", toTheEnd(&write.Reveal{Bodies: messages, Logger: log})},
 		{post, "/api/messages/{id}/erase", "write", toTheEnd(r.newErase())},
 		{post, "/api/messages/{id}/discard", "write", toTheEnd(&write.Discard{Log: requests, Caller: waker,
@@ -133,8 +137,8 @@ func (r *running) listRoutes() []route {
 		{post, "/inbox", "inbox", r.newTriggerHandler(r.newInboxFunction().Handler())},
 		{post, "/sweep", "sweep", r.newTriggerHandler(r.sweeper.Handler())},
 	}
-	function := &schedules.Function{Schedules: r.schedules, Stored: messages, Contracts: r.contracts, MaxBody: maxBody,
-		Now: now, Logger: log}
+	function := &schedules.Function{Schedules: r.schedules, Stored: messages, Contracts: r.contracts,
+		Intake: corrected, Turns: turns, MaxBody: maxBody, Now: now, Logger: log}
 	for path, h := range function.Routes() {
 		table = append(table, route{nil, "/api/schedules" + path, "schedules", limitReads(h)})
 	}

@@ -26,11 +26,13 @@ type messageView struct {
 	Difference string
 
 	DifferenceCut bool
-	Preview       *preview // nil = no preview was made
-	Changes       []Change // newest first
-	CanReplay     bool
-	Obstacle      string // the reason why a replay needs force; "" = no force is needed
-	CanCancel     bool
+	// DifferenceError is the reason why there is no difference, such as the size of the bodies.
+	DifferenceError string
+	Preview         *preview // nil = no preview was made
+	Changes         []Change // newest first
+	CanReplay       bool
+	Obstacle        string // the reason why a replay needs force; "" = no force is needed
+	CanCancel       bool
 }
 
 // BodyVersion returns the version of the body that the page shows. Each edit changes the version. An erasure also
@@ -129,6 +131,10 @@ func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	if v.Edited {
 		reading.loadPart("the difference", func() error {
 			text, err := d.Messages.Difference(ctx, id)
+			if e, ok := asError(err); ok && e.Kind == weir.TooLarge {
+				v.DifferenceError = e.Message
+				return nil
+			}
 			v.Difference, v.DifferenceCut = firstPart(text)
 			return err
 		})

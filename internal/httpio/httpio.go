@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -113,46 +112,29 @@ func writeBody(w http.ResponseWriter, contentType string, status int, v any) {
 	http.NewResponseController(w).Flush()
 }
 
-// bodyTimeout limits the time of reading one body, because a stalled sender occupies memory and a connection.
-const bodyTimeout = time.Minute
-
-// ReadBody reads a request's body of up to "limit" bytes, for at most bodyTimeout. The error is TooLarge, Malformed or,
+// ReadBody reads a request's body of up to "limit" bytes. The error is TooLarge, Malformed or,
 // for a Content-Encoding, Unsupported.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if err := weir.CheckContentEncoding(r.Header["Content-Encoding"]...); err != nil {
 		return nil, err
 	}
-	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails in tests without a connection
-	defer control.SetReadDeadline(time.Time{})
-	body, err := readKnownLength(http.MaxBytesReader(w, r.Body, limit), min(r.ContentLength, limit))
-	var over *http.MaxBytesError
-	if errors.As(err, &over) {
-		return nil, tooLargeError(limit)
+	pace := newPace(w)
+	defer pace.end()
+	content := http.MaxBytesReader(w, r.Body, limit)
+	var parts [][]byte
+	for {
+		part, isEnd, err := pace.readPart(content, largestStep)
+		if err != nil {
+			return nil, describeReadError(err, limit)
+		}
+		if parts = append(parts, part); isEnd {
+			return bytes.Join(parts, nil), nil
+		}
 	}
-	if err != nil {
-		return nil, &weir.Error{Kind: weir.Malformed, Op: "read body", Message: "the body ended early", Err: err}
-	}
-	return body, nil
 }
 
 func tooLargeError(limit int64) error {
 	return &weir.Error{Kind: weir.TooLarge, Op: "read body", Message: fmt.Sprintf("the body is over %d bytes", limit)}
-}
-
-// readKnownLength returns the whole body, like io.ReadAll. It first allocates a buffer of "length" bytes. If that is
-// the right length, the buffer need not grow. A length of 0 or less means that the length is not known.
-func readKnownLength(body io.Reader, length int64) ([]byte, error) {
-	if length <= 0 {
-		return io.ReadAll(body)
-	}
-	data := make([]byte, length)
-	n, err := io.ReadFull(body, data)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, err
-	}
-	rest, err := io.ReadAll(body)
-	return append(data[:n], rest...), err
 }
 
 // InvocationID returns the host's id of the invocation. If no host sent the request, the result is empty. The log and

@@ -1,6 +1,7 @@
 package httpio
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"time"
@@ -11,74 +12,206 @@ import (
 )
 
 const (
-	// intakeWait is the longest time for which a request waits for memory. After this time the request is refused, with
-	// intakeRetry as Retry-After.
+	// intakeWait is the longest time for which a request waits for memory, all its waits together. After this time the
+	// request is refused, with intakeRetry as Retry-After.
 	intakeWait  = 5 * time.Second
 	intakeRetry = 2 * time.Second
 	// bodyCopies is the number of copies of a body in memory: as received, compressed, in a row, and in the request to
 	// storage. Each request also needs requestBytes.
 	bodyCopies   = 4
 	requestBytes = 8 << 10
+	// Memory is reserved as the bytes of a body arrive: firstStep before the first byte, then twice the last step each
+	// time, and steps of largestStep from then on. So a sender that declares a large body and sends little reserves
+	// little, and a body of 1 MiB needs 20 reservations.
+	firstStep, largestStep = 4 << 10, 64 << 10
+	// smallBody is the largest body that can take memory of the reserve for small bodies. Most messages are smaller.
+	smallBody = largestStep
+	// The reserve is 1/smallParts of the memory, and has room for leastSmall bodies, so that a few large uploads cannot
+	// refuse all posts, however little memory the instance has.
+	smallParts, leastSmall = 4, 16
 )
 
-// Intake limits the memory of all bodies that are received at the same time. It reserves memory for a body before it
-// reads the first byte. An Intake is safe for concurrent use.
+// Intake limits the memory of all bodies that are received at the same time. It reserves memory before it reads the
+// bytes that need it. The memory has three parts:
+//
+//   - common: for all bodies.
+//   - small: for bodies of up to smallBody bytes, if the common memory is used up. Larger bodies never wait for it, so
+//     they cannot delay small ones.
+//   - last: for the rest of one body of the largest size, if the common memory is used up. So one of the bodies that
+//     wait for memory while they have some can always be finished.
+//
+// An Intake is safe for concurrent use.
 type Intake struct {
-	memory *semaphore.Weighted
-	size   int64
+	common, small *semaphore.Weighted
+	last          *semaphore.Weighted // weight 1: the right to use the memory of the part "last"
+	size          int64               // of the part "common"
 }
 
-// NewIntake returns an Intake with "size" bytes of memory. If one body of maxBody bytes needs more than that, the
-// Intake has memory for exactly one such body.
+// NewIntake returns an Intake with "size" bytes of memory. If one body of maxBody bytes and some small bodies need more
+// than that, the Intake has memory for exactly these.
 func NewIntake(size, maxBody int64) *Intake {
-	size = max(size, estimateMemory(maxBody))
-	return &Intake{memory: semaphore.NewWeighted(size), size: size}
+	rest := max(size-estimateMemory(maxBody), 2*leastSmall*estimateMemory(smallBody))
+	small := max(rest/smallParts, leastSmall*estimateMemory(smallBody))
+	return &Intake{common: semaphore.NewWeighted(rest - small), small: semaphore.NewWeighted(small),
+		last: semaphore.NewWeighted(1), size: rest - small}
 }
 
 func estimateMemory(length int64) int64 { return bodyCopies*length + requestBytes }
 
-// ReadBody reads a request's body of up to "limit" bytes as soon as memory for the body is free. The caller must call
+// ReadBody reads a request's body of up to "limit" bytes, and reserves memory as the bytes arrive. The caller must call
 // release when the body is no longer needed, also after an error; release is never nil. The error is TooLarge,
-// Malformed or Unavailable. Unavailable means that no memory became free in time, and that ReadBody has read nothing.
+// Malformed, Unavailable or, for a Content-Encoding, Unsupported. Unavailable means that no memory became free in time.
 func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(),
 	err error) {
-	none := func() {}
 	if r.ContentLength > limit {
-		return nil, none, tooLargeError(limit)
+		return nil, func() {}, tooLargeError(limit)
 	}
-	length := r.ContentLength
-	if length < 0 {
-		length = limit // because the request has no Content-Length
+	if err := weir.CheckContentEncoding(r.Header["Content-Encoding"]...); err != nil {
+		return nil, func() {}, err
 	}
-	weight := min(estimateMemory(length), i.size)
-	if err := i.reserveMemory(r.Context(), weight); err != nil {
-		return nil, none, err
+	held := &reservation{intake: i}
+	pace := newPace(w)
+	defer pace.end()
+	content := http.MaxBytesReader(w, r.Body, limit)
+	var parts [][]byte
+	var length int64
+	for step := int64(firstStep); ; step = min(2*step, largestStep) {
+		next := length + step
+		if r.ContentLength >= 0 {
+			next = min(next, r.ContentLength)
+			step = next + 1 - length // one more byte finds the end of the body
+		}
+		waitBegan := time.Now()
+		if err := held.grow(r.Context(), next); err != nil {
+			return nil, held.release, err
+		}
+		pace.extend(time.Since(waitBegan))
+		part, isEnd, err := pace.readPart(content, step)
+		if err != nil {
+			return nil, held.release, describeReadError(err, limit)
+		}
+		parts, length = append(parts, part), length+int64(len(part))
+		if isEnd {
+			return bytes.Join(parts, nil), held.release, nil
+		}
 	}
-	body, err = ReadBody(w, r, limit)
-	return body, func() { i.memory.Release(weight) }, err
+}
+
+// reservation is the memory of one body.
+type reservation struct {
+	intake        *Intake
+	waited        time.Duration // of intakeWait
+	common, small int64         // bytes of these parts of the intake
+	isLast        bool          // the body has the memory of the part "last"
+}
+
+// grow reserves memory for a body that has "length" bytes by now. If no memory becomes free in time, the error is
+// Unavailable.
+func (h *reservation) grow(ctx context.Context, length int64) error {
+	i, more := h.intake, estimateMemory(length)-h.common-h.small
+	if h.isLast || more <= 0 {
+		return nil
+	}
+	if i.common.TryAcquire(more) {
+		h.common += more
+		return nil
+	}
+	if length <= smallBody {
+		return h.wait(ctx, func(limited context.Context) error {
+			err := i.small.Acquire(limited, more)
+			if err == nil {
+				h.small += more
+			}
+			return err
+		})
+	}
+	if i.last.TryAcquire(1) {
+		h.becomeLast()
+		return nil
+	}
+	return h.wait(ctx, func(limited context.Context) error { return h.growLarge(limited, more) })
+}
+
+// growLarge waits for common memory, and for the memory of the part "last", until one of them is free.
+func (h *reservation) growLarge(ctx context.Context, more int64) error {
+	i := h.intake
+	more += h.small // a large body gives the memory for small bodies back
+	either, cancel := context.WithCancel(ctx)
+	defer cancel()
+	isLast := make(chan bool, 1)
+	go func() {
+		err := i.last.Acquire(either, 1)
+		isLast <- err == nil
+		cancel()
+	}()
+	err := i.common.Acquire(either, more)
+	cancel()
+	switch gotLast := <-isLast; {
+	case err == nil:
+		h.common += more
+		i.small.Release(h.small)
+		h.small = 0
+		if gotLast {
+			i.last.Release(1)
+		}
+		return nil
+	case gotLast:
+		h.becomeLast()
+		return nil
+	}
+	return err
+}
+
+// becomeLast gives the body the memory of the part "last", and returns the memory that it had.
+func (h *reservation) becomeLast() {
+	h.isLast = true
+	h.intake.common.Release(h.common)
+	h.intake.small.Release(h.small)
+	h.common, h.small = 0, 0
+}
+
+// wait calls acquire with a context that ends when the body has waited for intakeWait.
+func (h *reservation) wait(ctx context.Context, acquire func(context.Context) error) error {
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, intakeWait-h.waited)
+	defer cancel()
+	err := acquire(limited)
+	h.waited += time.Since(began)
+	if err != nil {
+		return noMemoryError(err)
+	}
+	return nil
+}
+
+func (h *reservation) release() {
+	h.intake.common.Release(h.common)
+	h.intake.small.Release(h.small)
+	if h.isLast {
+		h.intake.last.Release(1)
+	}
+	*h = reservation{intake: h.intake}
 }
 
 // Reserve reserves "size" bytes of memory for a request whose body is never in memory as a whole. The caller must call
 // release when the memory is no longer needed; release is never nil. If no memory becomes free in time, the error is
 // Unavailable.
 func (i *Intake) Reserve(ctx context.Context, size int64) (release func(), err error) {
+	h := &reservation{intake: i}
 	weight := min(size, i.size)
-	if err := i.reserveMemory(ctx, weight); err != nil {
+	if i.common.TryAcquire(weight) {
+		h.common = weight // the usual case: memory is free, and no timer is needed
+		return h.release, nil
+	}
+	err = h.wait(ctx, func(limited context.Context) error { return i.common.Acquire(limited, weight) })
+	if err != nil {
 		return func() {}, err
 	}
-	return func() { i.memory.Release(weight) }, nil
+	h.common = weight
+	return h.release, nil
 }
 
-func (i *Intake) reserveMemory(ctx context.Context, weight int64) error {
-	if i.memory.TryAcquire(weight) {
-		return nil // the usual case: memory is free, and no timer is needed
-	}
-	limited, cancel := context.WithTimeout(ctx, intakeWait)
-	defer cancel()
-	if err := i.memory.Acquire(limited, weight); err != nil {
-		return &weir.Error{Kind: weir.Unavailable, Op: "intake",
-			Message:    "too many bodies are being received; this message was not filed, send it again",
-			RetryAfter: intakeRetry, Err: err}
-	}
-	return nil
+func noMemoryError(err error) error {
+	return &weir.Error{Kind: weir.Unavailable, Op: "intake",
+		Message:    "too many bodies are being received; this message was not filed, send it again",
+		RetryAfter: intakeRetry, Err: err}
 }

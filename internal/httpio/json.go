@@ -22,19 +22,39 @@ const maxJSON = 64 << 10
 // struct does not have are refused. So is a name that comes twice in one object, and one that differs from the name of
 // a field in case only. The error is a *weir.Error: Unsupported, TooLarge or Malformed.
 func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
-	return ReadLargeJSON(w, r, maxJSON, into)
+	if err := checkJSONType(r); err != nil {
+		return err
+	}
+	body, err := ReadBody(w, r, maxJSON)
+	if err != nil {
+		return err
+	}
+	return decodeJSON(body, into)
 }
 
-// ReadLargeJSON is ReadJSON for a body of up to "limit" bytes.
-func ReadLargeJSON(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
+// ReadJSON is the function ReadJSON for a body of up to "limit" bytes, whose memory it reserves. The caller must call
+// release when the struct is no longer needed, also after an error; release is never nil. The error can also be
+// Unavailable, see ReadBody.
+func (i *Intake) ReadJSON(w http.ResponseWriter, r *http.Request, limit int64, into any) (release func(), err error) {
+	if err := checkJSONType(r); err != nil {
+		return func() {}, err
+	}
+	body, release, err := i.ReadBody(w, r, limit)
+	if err != nil {
+		return release, err
+	}
+	return release, decodeJSON(body, into)
+}
+
+func checkJSONType(r *http.Request) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return &weir.Error{Kind: weir.Unsupported, Op: "read json",
 			Message: "the Content-Type must be application/json"}
 	}
-	body, err := ReadBody(w, r, limit)
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+func decodeJSON(body []byte, into any) error {
 	if len(body) == 0 {
 		return malformedJSONError("the body is empty")
 	}
