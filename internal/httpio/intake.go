@@ -79,7 +79,7 @@ func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (
 		next := length + step
 		if r.ContentLength >= 0 {
 			next = min(next, r.ContentLength)
-			step = next + 1 - length // one more byte finds the end of the body
+			step = max(next+1-length, 1) // one more byte finds the end of the body
 		}
 		waitBegan := time.Now()
 		if err := held.grow(r.Context(), next); err != nil {

@@ -36,8 +36,8 @@ func sendValue(t *testing.T, expression, body string, change ...func(*steps.Conf
 }
 
 // A message has 50,000 different values. Each expression would be quadratic, would not end, or would fill the memory.
+// The test is not parallel, because it would delay others that look at the clock.
 func TestSend_BoundsTheWorkOfAnExpression(t *testing.T) {
-	t.Parallel()
 	body := newTags(50_000)
 	for name, expression := range map[string]string{
 		"NestedAny":       "count(texts('./t'), any(texts('./t'), # == 'no'))",
@@ -58,7 +58,6 @@ func TestSend_BoundsTheWorkOfAnExpression(t *testing.T) {
 		"PartsOfALargeOn": "let tags = join(texts('./t'), ''); count(1..100000, tags[1:] == '')",
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			result, received := sendValue(t, expression, body)
 			if result.Outcome != weir.OutcomeRejected || received > 0 ||
 				!strings.Contains(result.Reason, "it needs too much work") &&
@@ -71,9 +70,9 @@ func TestSend_BoundsTheWorkOfAnExpression(t *testing.T) {
 	}
 }
 
-// Expressions whose work is proportional to the message are evaluated, also for a message with very many values.
+// Expressions whose work is proportional to the message are evaluated, also for a message with very many values. The
+// test is not parallel, because it would delay others that look at the clock.
 func TestSend_EvaluatesLargeMessages(t *testing.T) {
-	t.Parallel()
 	body := newTags(60_000)
 	for name, expression := range map[string]string{
 		"Texts": "texts('./t')", "Unique": "uniq(texts('./t'))", "Sorted": "sort(texts('./t'))",
@@ -83,7 +82,6 @@ func TestSend_EvaluatesLargeMessages(t *testing.T) {
 		"Nested": "uniq(map(filter(texts('./t'), len(#) > 1), #[0:1])) | map(({'letter': #}))",
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			if result, received := sendValue(t, expression, body); result.Outcome != weir.OutcomeDelivered || received == 0 {
 				t.Errorf("got %q %.300q and %d bytes at the CMS, want the message delivered", result.Outcome,
 					result.Reason, received)
