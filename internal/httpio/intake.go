@@ -132,34 +132,31 @@ func (h *reservation) grow(ctx context.Context, length int64) error {
 	return h.wait(ctx, func(limited context.Context) error { return h.growLarge(limited, more) })
 }
 
-// growLarge waits for common memory, and for the memory of the part "last", until one of them is free.
+// largeRetry is the pause of a large body between two tries to get memory. It waits for either of two parts of the
+// memory, and takes the one that is free first.
+const largeRetry = 20 * time.Millisecond
+
+// growLarge waits until common memory, or the memory of the part "last", is free.
 func (h *reservation) growLarge(ctx context.Context, more int64) error {
 	i := h.intake
 	more += h.small // a large body gives the memory for small bodies back
-	either, cancel := context.WithCancel(ctx)
-	defer cancel()
-	isLast := make(chan bool, 1)
-	go func() {
-		err := i.last.Acquire(either, 1)
-		isLast <- err == nil
-		cancel()
-	}()
-	err := i.common.Acquire(either, more)
-	cancel()
-	switch gotLast := <-isLast; {
-	case err == nil:
-		h.common += more
-		i.small.Release(h.small)
-		h.small = 0
-		if gotLast {
-			i.last.Release(1)
+	for {
+		switch {
+		case i.common.TryAcquire(more):
+			h.common += more
+			i.small.Release(h.small)
+			h.small = 0
+			return nil
+		case i.last.TryAcquire(1):
+			h.becomeLast()
+			return nil
 		}
-		return nil
-	case gotLast:
-		h.becomeLast()
-		return nil
+		select {
+		case <-time.After(largeRetry):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return err
 }
 
 // becomeLast gives the body the memory of the part "last", and returns the memory that it had.

@@ -364,7 +364,7 @@ func (r *run) failExchange(st *step, failure weir.Result) verdict {
 // the message, the outcome is rejected. If the expression reads an answer of the CMS or the remembered id, the outcome
 // is retry, because the next attempt can read another value.
 func (r *run) failValue(st *step, err error, isCondition bool) verdict {
-	if errors.Is(err, errOutOfTime) {
+	if r.limited.Err() != nil { // the expression may have ended for want of time
 		return r.stopAttempt(st)
 	}
 	var value *valueError
