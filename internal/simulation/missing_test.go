@@ -101,12 +101,12 @@ func (w *world) fileMissing(ctx context.Context) bool {
 	other := map[string]string{"article": "edit", "edit": "article"}[w.missing.contract]
 	time.Sleep(w.stand)
 	w.fileAllOf(ctx, first+unsendable, others, "flows", other)
-	for end := time.Now().Add(flows); time.Now().Before(end) && !w.check.isAllTaken(first+unsendable, others); {
+	for end := time.Now().Add(flows + others*w.rate); time.Now().Before(end) && !w.check.isAllTaken(first+unsendable, others); {
 		time.Sleep(50 * time.Millisecond)
 	}
 	w.check.checkFlows(first+unsendable, others)
 	w.redeploy(false)
-	limit := returns + w.hosting.cold
+	limit := returns + w.hosting.cold + unsendable*w.rate
 	for end := time.Now().Add(limit); time.Now().Before(end) && w.check.countWaiting(first, unsendable) > 0; {
 		time.Sleep(50 * time.Millisecond)
 	}
