@@ -278,7 +278,7 @@ func (c *chainCMS) handleRequest(req *chainRequest, plan chainPlan, got **chainA
 // newAnswer returns the answer as the client gets it. If the request is the last step of a chain and its answer is
 // whole, newAnswer tells the checker that the process got the answer.
 func (c *chainWire) newAnswer(r *http.Request, req *chainRequest, plan chainPlan, got *chainAnswer) *http.Response {
-	answer := chainAnswer{status: plan.status, body: map[string]any{"message": "trouble"}}
+	answer := chainAnswer{status: plan.status, body: map[string]any{"message": repeatCredential(r, req.id.Seq)}}
 	if got != nil && plan.status == 0 {
 		answer = *got
 	}

@@ -17,6 +17,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/lease"
+	"weir/internal/signin"
 	"weir/internal/steps"
 	"weir/internal/weir"
 )
@@ -170,7 +171,8 @@ func (p *process) newChainSender(next steps.Next) drain.Sender {
 		panic(err)
 	}
 	cfg := steps.Config{File: steps.NewFile(text, file.Docs, noVariables, os.Getenv), URL: "http://cms.test",
-		Timeout: p.w.timeout, Settle: p.w.settle, Messages: set, Next: next, Transport: &chainWire{p.w.chainCMS, p}, Now: p.now}
+		Timeout: p.w.timeout, Settle: p.w.settle, Messages: set, Next: next,
+		Transport: signin.NewTransport(&chainWire{p.w.chainCMS, p}, p.signIn), Secrets: p.signIn.Secrets, Now: p.now}
 	for _, name := range []string{"article", "edit"} {
 		cfg.Contracts = append(cfg.Contracts, steps.Contract{Name: name, Path: "steps", Steps: recipe.Steps})
 	}

@@ -221,6 +221,7 @@ func (c *checker) applyTransaction(p *process, partition string, ops []storage.O
 		}
 		return etags, err
 	}
+	c.checkSecrets(p, ops)
 	l := c.laneOf(number)
 	l.forgetStages(ops)
 	if ops[0].Kind == storage.Delete {

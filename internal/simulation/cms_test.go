@@ -228,7 +228,7 @@ func (c *wire) exchangeRequest(r *http.Request, id weir.ID, body string, plan pl
 		return c.loseAnswer(r, id, body)
 	}
 	w.check.noteAnswered(req, !plan.torn)
-	return newAnswer(r, plan), nil
+	return newAnswer(r, id, plan), nil
 }
 
 // tripNames has the names that awaitAnswer passes on for one request. The dice draw two values under such names: under
@@ -307,8 +307,11 @@ func (c *fakeCMS) handleRequest(req *request, plan plan) {
 	})
 }
 
-func newAnswer(r *http.Request, plan plan) *http.Response {
+func newAnswer(r *http.Request, id weir.ID, plan plan) *http.Response {
 	body := io.Reader(strings.NewReader("done"))
+	if plan.status >= 400 {
+		body = strings.NewReader(repeatCredential(r, id.Seq))
+	}
 	if plan.torn {
 		body = io.MultiReader(strings.NewReader("do"), iotest.ErrReader(io.ErrUnexpectedEOF))
 	}

@@ -20,6 +20,7 @@ import (
 	"weir/internal/notify"
 	"weir/internal/recur"
 	"weir/internal/replay"
+	"weir/internal/signin"
 	"weir/internal/storage"
 	"weir/internal/storage/denial"
 	"weir/internal/storage/timelimit"
@@ -59,6 +60,7 @@ type process struct {
 	notify  *notify.Sender
 	carrier *replay.Runner
 	audit   *audit.Log // used only in worlds of audits
+	signIn  *signin.Keeper
 
 	platform
 	decided *decided
@@ -109,8 +111,9 @@ func (s *slot) startProcess() {
 	p.readyAt = time.Now().Add(w.dice.drawBetween(p.name+" ready", 0, w.hosting.cold))
 	p.listening, p.deafen = context.WithCancel(context.Background())
 	p.polling, p.endPolls = context.WithCancel(p.listening)
+	p.signIn = p.newSignIn()
 	client, err := cms.New(cms.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout, Now: p.now,
-		Transport: w.cms.newTransport(p)})
+		Transport: signin.NewTransport(w.cms.newTransport(p), p.signIn), Secrets: p.signIn.Secrets})
 	if err != nil {
 		panic(err) // cannot happen: the settings above are valid
 	}
