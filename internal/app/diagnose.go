@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/cms"
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
 	"weir/internal/panics"
@@ -66,6 +68,9 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 	if ofCMS.Wrong == nil && a.sender != nil && found.contracts == nil {
 		findings = append(findings, d.diagnoseLookUps(ctx, samples)...)
 	}
+	for i := range findings {
+		d.hideSecrets(&findings[i])
+	}
 	return findings
 }
 
@@ -103,6 +108,26 @@ func withoutVariables(wrong error, env func(string) string) error {
 		}
 	}
 	return errors.Join(left...)
+}
+
+// hideSecrets hides the secrets of the settings, the proxies and the sign-in in a finding. An error of a library can quote
+// an address with its password.
+func (d diagnosis) hideSecrets(f *Finding) {
+	if d.settings.file == nil {
+		return // weir.yaml could not be read, so no secret is known
+	}
+	base, err := url.Parse(d.settings.Delivery.URL)
+	if err != nil {
+		base = &url.URL{}
+	}
+	secrets := cms.NewSecrets(base, d.settings.cmsHeaders(), d.currentSecrets)
+	f.Detail = secrets.Hide(f.Detail)
+	if f.Wrong == nil {
+		return
+	}
+	if text := f.Wrong.Error(); secrets.Hide(text) != text {
+		f.Wrong = &concealedProblem{secrets.Hide(text), f.Wrong}
+	}
 }
 
 func (d diagnosis) diagnoseCalendar(now time.Time) Finding {

@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
+	"weir/internal/conceal"
 	"weir/internal/steps"
 )
 
@@ -49,7 +51,8 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 		return nil, fmt.Errorf("%s has a default, which is not supported: write ${NAME}, and set the variable", m)
 	}
 	s.file = steps.NewFile(marked, file.Docs, markPattern, env)
-	expander := &envExpander{env: env}
+	expander := &envExpander{env: env, values: map[string]string{}}
+	s.expander = expander
 	for _, doc := range file.Docs {
 		if doc.Body == nil || doc.Body.Type() == ast.NullType {
 			continue // the document has only comments
@@ -164,7 +167,8 @@ func hintAtQuotes(text string) string {
 // envExpander replaces marks by the values of variables.
 type envExpander struct {
 	env     func(string) string
-	missing []string // names of the variables that are unset or empty
+	missing []string          // names of the variables that are unset or empty
+	values  map[string]string // the values of the variables, by their names
 }
 
 // Visit implements ast.Visitor.
@@ -185,11 +189,49 @@ func (e *envExpander) Visit(n ast.Node) ast.Visitor {
 func (e *envExpander) readVariable(mark string) string {
 	name := markPattern.FindStringSubmatch(mark)[1]
 	value := e.env(name)
+	e.values[name] = value
 	if value == "" && !slices.Contains(e.missing, name) {
 		e.missing = append(e.missing, name)
 	}
 	return value
 }
+
+// shortestValue is the length in bytes from which errors name a variable in place of its value. A shorter value, such as
+// a number, is no secret, and helps to find the mistake.
+const shortestValue = 6
+
+// hideValues returns a problem of the settings with ${NAME} in place of the values of variables. A problem quotes the
+// value that is wrong, and a secret can stand in the wrong place. The problem is printed, logged and shown by weir check.
+func (e *envExpander) hideValues(problem error) error {
+	if e == nil || problem == nil {
+		return problem
+	}
+	text := problem.Error()
+	for _, name := range slices.Sorted(maps.Keys(e.values)) {
+		if value := e.values[name]; len(value) >= shortestValue {
+			f := conceal.NewFinder([]string{value}, conceal.Options{Shortest: 1})
+			hidden, isSafe := f.Replace(text, "${"+name+"}")
+			if !isSafe {
+				hidden = "a setting is wrong; its problem is not shown, because it may have a secret"
+			}
+			text = hidden
+		}
+	}
+	if text == problem.Error() {
+		return problem
+	}
+	return &concealedProblem{text, problem}
+}
+
+// concealedProblem is a problem whose text has no values of variables.
+type concealedProblem struct {
+	text  string
+	cause error
+}
+
+func (p *concealedProblem) Error() string { return p.text }
+
+func (p *concealedProblem) Unwrap() error { return p.cause }
 
 // missingCollector collects the names of the variables that are unset or empty, but replaces no mark.
 type missingCollector struct{ *envExpander }

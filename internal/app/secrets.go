@@ -25,6 +25,11 @@ func (s *Settings) fixedSecrets(env func(string) string) []string {
 			secrets = append(secrets, conceal.AddressSecrets(u)...)
 		}
 	}
+	for part := range strings.SplitSeq(string(s.Storage), ";") {
+		if name, value, _ := strings.Cut(part, "="); name == "AccountKey" || name == "SharedAccessSignature" {
+			secrets = append(secrets, value)
+		}
+	}
 	for name, value := range s.Delivery.Headers {
 		secrets = append(secrets, conceal.HeaderSecrets(name, string(value))...)
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -160,4 +161,62 @@ type failing struct{}
 
 func (failing) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("invalid proxy address %q: %w", "ht!tp://weir:word-of-proxy@proxy", io.ErrUnexpectedEOF)
+}
+
+// A secret can stand in the wrong place of weir.yaml. The problem quotes what is wrong, and is printed and logged.
+func TestSettings_ProblemsHaveNoValuesOfVariables(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"upstreams: [{ name: a, keys: \"${KEY}\" }]", "lanes: ${KEY}", "retention: ${KEY}", "callbacks: ${KEY}",
+		"log: { level: \"${KEY}\" }", "callbacks: { allowedHosts: [\"${KEY}\"] }",
+		"upstreams: [{ name: a, signature: \"${KEY}\", keys: [a] }]",
+		"notify: [{ url: \"${KEY}\", secret: \"${KEY}\", events: [\"${KEY}\"] }]",
+	} {
+		_, err := newTestApp(t, minimal+text+"\n", "KEY", `s3cret "val/+`)
+		if err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "val/") {
+			t.Errorf("%s: got %v, want a problem without the value", text, err)
+		}
+	}
+	if _, err := newTestApp(t, minimal+"lanes: ${LANES}\n", "LANES", "9999"); err == nil ||
+		!strings.Contains(err.Error(), "9999") {
+		t.Errorf("got %v, want the short value in the problem", err)
+	}
+}
+
+// weir check prints the texts of libraries, such as the error of a proxy, and the words of the CMS about a sample.
+func TestDiagnose_ShowsNoSecretAndNoRedactedValue(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintf(w, `{"message":"%s is refused for %s"}`, r.URL.Query().Get("name"), r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(server.Close)
+	const settings = `
+delivery: { url: "${CMS_ADDRESS}" }
+contracts:
+  - name: person
+    root: person
+    key: ./@id
+    redact: [./name]
+    steps: [{ name: find, get: "/people?name={{ text('./name') }}" }]
+`
+	a, err := newTestApp(t, settings, "CMS_ADDRESS",
+		strings.Replace(server.URL, "http://", "http://weir:pAsSw0rd%2Fin%2Benv@", 1), "HTTPS_PROXY", "http://word-of-proxy@proxy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := diagnosis{a}
+	findings := d.diagnoseLookUps(t.Context(), []Sample{{"s.xml", []byte(`<person id="1"><name>Kowalska</name></person>`)}})
+	if len(findings) != 1 || findings[0].Wrong == nil || !strings.Contains(findings[0].Wrong.Error(), "is refused for Basic …") {
+		t.Fatalf("got %+v, want the words of the CMS", findings)
+	}
+	noSecretIn(t, "finding", findings[0].Wrong.Error())
+	if strings.Contains(findings[0].Wrong.Error(), "Kowalska") {
+		t.Errorf("got %v, want no redacted value", findings[0].Wrong)
+	}
+	f := Finding{Detail: "through word-of-proxy", Wrong: fmt.Errorf("proxy: %w", errors.New("http://word-of-proxy@proxy"))}
+	d.hideSecrets(&f)
+	if text := f.Detail + f.Wrong.Error(); strings.Contains(text, "word-of-proxy") || !strings.Contains(text, "proxy: ") {
+		t.Errorf("got %q, want the texts without the secret", text)
+	}
 }

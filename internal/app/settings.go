@@ -49,9 +49,10 @@ type Settings struct {
 	Upstreams      []upstreamSettings `yaml:"upstreams"` // nil = each caller with the function key may send
 	Contracts      []contractSettings `yaml:"contracts"`
 
-	file     *steps.File // weir.yaml, for the parts that package steps reads
-	body     ast.Node    // the parsed weir.yaml, for the positions of problems; nil = the file is empty
-	fileName string      // name of weir.yaml without its folder, for the positions of problems
+	expander *envExpander // knows the values of variables; nil = weir.yaml was not read
+	file     *steps.File  // weir.yaml, for the parts that package steps reads
+	body     ast.Node     // the parsed weir.yaml, for the positions of problems; nil = the file is empty
+	fileName string       // name of weir.yaml without its folder, for the positions of problems
 }
 
 // contractSettings describes a kind of message, and the requests that write such a message to the CMS.
@@ -162,7 +163,7 @@ func loadSettings(env func(string) string) (Settings, error) {
 			fmt.Errorf("%s names ${%s}, which is not set in the environment", s.fileName, name))
 	}
 	if err != nil {
-		problems = append(problems, fmt.Errorf("%s: %w", s.fileName, err))
+		problems = append(problems, s.expander.hideValues(fmt.Errorf("%s: %w", s.fileName, err)))
 		return s, errors.Join(problems...)
 	}
 	return s, s.addPositions(errors.Join(append(problems, s.checkValues()...)...))

@@ -20,11 +20,11 @@ var (
 	contractPath = regexp.MustCompile(`^contracts\[\d+\] "[^"]*": ([a-z][A-Za-z]*(?:\[\d+\])?)\b`)
 )
 
-// addPositions puts the file's name, the line and the column in front of each problem. If the file lacks the value of a
-// problem, the position is that of the value's nearest parent in the file.
+// addPositions puts the file's name, the line and the column in front of each problem, and hides the values of variables.
+// If the file lacks the value of a problem, the position is that of the value's nearest parent in the file.
 func (s *Settings) addPositions(err error) error {
 	if err == nil || s.body == nil {
-		return err
+		return s.expander.hideValues(err)
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -39,12 +39,12 @@ func (s *Settings) addPositions(err error) error {
 
 func (s *Settings) addPosition(err error) error {
 	if m := (steps.Mistake{}); errors.As(err, &m) { // an error of package steps already has line and column
-		return fmt.Errorf("%s: %w", s.fileName, err)
+		return s.expander.hideValues(fmt.Errorf("%s: %w", s.fileName, err))
 	}
 	text := err.Error()
 	m := problemPath.FindStringSubmatch(text)
 	if m == nil {
-		return err
+		return s.expander.hideValues(err)
 	}
 	path := m[1]
 	if c := contractPath.FindStringSubmatch(text); c != nil {
@@ -53,12 +53,12 @@ func (s *Settings) addPosition(err error) error {
 	for path != "" {
 		if n := s.findNode(path); n != nil {
 			at := n.GetToken().Position
-			return fmt.Errorf("%s: [%d:%d] %w", s.fileName, at.Line, at.Column, err)
+			return s.expander.hideValues(fmt.Errorf("%s: [%d:%d] %w", s.fileName, at.Line, at.Column, err))
 		}
 		// The file lacks the value, so the next try looks for the value's parent.
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
-	return err
+	return s.expander.hideValues(err)
 }
 
 // findNode returns the node at a path such as contracts[0].fields[1], or nil if the file has no such node.

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/internal/conceal"
 )
 
 // maxResponseBody is the largest number of bytes that Weir reads from the body of a response.
@@ -44,7 +46,7 @@ func newClient(transport http.RoundTripper) *http.Client {
 func (t endpoint) postEvent(ctx context.Context, id string, body []byte, now time.Time) response {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(body))
 	if err != nil {
-		return response{reason: "the request cannot be built: " + err.Error()}
+		return response{reason: "the request cannot be built: " + withoutAddress(err)}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "Weir")
@@ -89,11 +91,12 @@ func parseRetryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// withoutAddress returns the error's text without the address, because the address can contain a secret.
+// withoutAddress returns the error's text without the address, because the address can contain a secret. A wrong address
+// of a proxy loses its user info.
 func withoutAddress(err error) string {
 	var outer *url.Error
 	if errors.As(err, &outer) {
 		err = outer.Err
 	}
-	return err.Error()
+	return conceal.HideAddressParts(err.Error())
 }

@@ -1,7 +1,8 @@
 package notify
 
-// Public and NewTransport make unexported functions available to the tests of this package.
+// These variables make unexported functions available to the tests of this package.
 var (
-	Public       = checkPublic
-	NewTransport = newTransport
+	Public         = checkPublic
+	NewTransport   = newTransport
+	WithoutAddress = withoutAddress
 )

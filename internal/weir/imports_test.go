@@ -69,7 +69,7 @@ var may = map[string][]string{
 		"weir/internal/overview/lists", "weir/internal/storage"},
 	"weir/internal/overview/lists": {"weir/internal/weir", "weir/internal/lane", "weir/internal/lane/rows",
 		"weir/internal/storage"},
-	"weir/internal/notify": {"weir/internal/weir", "weir/internal/lane",
+	"weir/internal/notify": {"weir/internal/conceal", "weir/internal/weir", "weir/internal/lane",
 		"weir/internal/lane/epochs", "weir/internal/lease", "weir/internal/notify/outbox",
 		"weir/internal/retry", "weir/internal/storage"},
 	"weir/internal/bulkdiscard": {"weir/internal/lane", "weir/internal/overview/lists", "weir/internal/weir"},
