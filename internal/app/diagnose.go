@@ -110,8 +110,8 @@ func withoutVariables(wrong error, env func(string) string) error {
 	return errors.Join(left...)
 }
 
-// hideSecrets hides the secrets of the settings, the proxies and the sign-in in a finding. An error of a library can quote
-// an address with its password.
+// hideSecrets hides the secrets of the settings, the proxies and the sign-in in a finding. An error of a library can
+// quote an address with its password.
 func (d diagnosis) hideSecrets(f *Finding) {
 	if d.settings.file == nil {
 		return // weir.yaml could not be read, so no secret is known

@@ -19,8 +19,8 @@ import (
 
 // decodeYAML replaces each placeholder ${NAME} in weir.yaml by a mark before it parses the YAML. A mark is the name
 // between characters of Unicode's private use area. After the parsing, each mark is replaced by the value of the
-// variable. So a quote, a colon or a line break in a value cannot change the structure of the YAML. The parser does not
-// get the placeholders themselves, because braces have a meaning in YAML.
+// variable. So a quote, a colon or a line break in a value cannot change the structure of the YAML. The parser does
+// not get the placeholders themselves, because braces have a meaning in YAML.
 //
 // A mark has as many characters as its placeholder, so that error messages have the positions of the file.
 const (
@@ -39,8 +39,8 @@ var (
 	markReverser   = strings.NewReplacer(markBegin, "${", markEnd, "}")
 )
 
-// decodeYAML reads YAML into the settings. It returns the names of the variables that the YAML uses, and that are unset
-// or empty.
+// decodeYAML reads YAML into the settings. It returns the names of the variables that the YAML uses, and that are
+// unset or empty.
 func (s *Settings) decodeYAML(text string, env func(string) string) (missing []string, err error) {
 	marked := variablePattern.ReplaceAllString(text, markBegin+"$1"+markEnd)
 	file, err := parser.ParseBytes([]byte(marked), 0)
@@ -196,12 +196,13 @@ func (e *envExpander) readVariable(mark string) string {
 	return value
 }
 
-// shortestValue is the length in bytes from which errors name a variable in place of its value. A shorter value, such as
-// a number, is no secret, and helps to find the mistake.
+// shortestValue is the length in bytes from which errors name a variable in place of its value. A shorter value,
+// such as a number, is no secret, and helps to find the mistake.
 const shortestValue = 6
 
-// hideValues returns a problem of the settings with ${NAME} in place of the values of variables. A problem quotes the
-// value that is wrong, and a secret can stand in the wrong place. The problem is printed, logged and shown by weir check.
+// hideValues returns a problem of the settings with ${NAME} in place of the values of variables. A problem quotes
+// the value that is wrong, and a secret can stand in the wrong place. The problem is printed, logged and shown by
+// weir check.
 func (e *envExpander) hideValues(problem error) error {
 	if e == nil || problem == nil {
 		return problem

@@ -200,23 +200,27 @@ contracts:
     redact: [./name]
     steps: [{ name: find, get: "/people?name={{ text('./name') }}" }]
 `
-	a, err := newTestApp(t, settings, "CMS_ADDRESS",
-		strings.Replace(server.URL, "http://", "http://weir:pAsSw0rd%2Fin%2Benv@", 1), "HTTPS_PROXY", "http://word-of-proxy@proxy")
+	address := strings.Replace(server.URL, "http://", "http://weir:pAsSw0rd%2Fin%2Benv@", 1)
+	a, err := newTestApp(t, settings, "CMS_ADDRESS", address, "HTTPS_PROXY", "http://word-of-proxy@proxy")
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := diagnosis{a}
-	findings := d.diagnoseLookUps(t.Context(), []Sample{{"s.xml", []byte(`<person id="1"><name>Kowalska</name></person>`)}})
-	if len(findings) != 1 || findings[0].Wrong == nil || !strings.Contains(findings[0].Wrong.Error(), "is refused for Basic …") {
+	findings := d.diagnoseLookUps(t.Context(),
+		[]Sample{{"s.xml", []byte(`<person id="1"><name>Kowalska</name></person>`)}})
+	if len(findings) != 1 || findings[0].Wrong == nil ||
+		!strings.Contains(findings[0].Wrong.Error(), "is refused for Basic …") {
 		t.Fatalf("got %+v, want the words of the CMS", findings)
 	}
 	noSecretIn(t, "finding", findings[0].Wrong.Error())
 	if strings.Contains(findings[0].Wrong.Error(), "Kowalska") {
 		t.Errorf("got %v, want no redacted value", findings[0].Wrong)
 	}
-	f := Finding{Detail: "through word-of-proxy", Wrong: fmt.Errorf("proxy: %w", errors.New("http://word-of-proxy@proxy"))}
+	f := Finding{Detail: "through word-of-proxy",
+		Wrong: fmt.Errorf("proxy: %w", errors.New("http://word-of-proxy@proxy"))}
 	d.hideSecrets(&f)
-	if text := f.Detail + f.Wrong.Error(); strings.Contains(text, "word-of-proxy") || !strings.Contains(text, "proxy: ") {
+	text := f.Detail + f.Wrong.Error()
+	if strings.Contains(text, "word-of-proxy") || !strings.Contains(text, "proxy: ") {
 		t.Errorf("got %q, want the texts without the secret", text)
 	}
 }

@@ -20,8 +20,9 @@ var (
 	contractPath = regexp.MustCompile(`^contracts\[\d+\] "[^"]*": ([a-z][A-Za-z]*(?:\[\d+\])?)\b`)
 )
 
-// addPositions puts the file's name, the line and the column in front of each problem, and hides the values of variables.
-// If the file lacks the value of a problem, the position is that of the value's nearest parent in the file.
+// addPositions puts the file's name, the line and the column in front of each problem, and hides the values of
+// variables. If the file lacks the value of a problem, the position is that of the value's nearest parent in the
+// file.
 func (s *Settings) addPositions(err error) error {
 	if err == nil || s.body == nil {
 		return s.expander.hideValues(err)

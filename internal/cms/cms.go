@@ -87,8 +87,9 @@ var (
 	headerNamePattern  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 )
 
-// CheckHeaders returns an error with a line for each wrong header. A header is wrong if its name or value is malformed,
-// or if net/http or the Client sets the header. The error contains no values, because values may be secrets.
+// CheckHeaders returns an error with a line for each wrong header. A header is wrong if its name or value is
+// malformed, or if net/http or the Client sets the header. The error contains no values, because values may be
+// secrets.
 func CheckHeaders(headers map[string]string) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -182,7 +183,8 @@ func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 	}
 	shown := hide(Shorten(text))
 	r := weir.Result{
-		Status: status, Body: KeptText(shown), Reason: answerReason(status, hide(redirectTarget(a.Header.Get("Location"))), shown),
+		Status: status, Body: KeptText(shown),
+		Reason: answerReason(status, hide(redirectTarget(a.Header.Get("Location"))), shown),
 		RetryAfter: ParseRetryAfter(
 			a.Header.Get("Retry-After"),
 			now,
@@ -267,8 +269,9 @@ func SingleLine(s string) string {
 	return s
 }
 
-// Shorten cuts a text to the length in which Weir looks for secrets and redacted values, and marks the cut by "…". Texts
-// are hidden before they are cut to the length in which they are stored, because a part of a value is hard to find.
+// Shorten cuts a text to the length in which Weir looks for secrets and redacted values, and marks the cut by "…".
+// Texts are hidden before they are cut to the length in which they are stored, because a part of a value is hard to
+// find.
 func Shorten(text string) string {
 	if len(text) <= maxHidden {
 		return text
@@ -281,9 +284,9 @@ func KeptText(body string) string {
 	return strings.ToValidUTF8(body[:min(len(body), keptBody)], "\uFFFD")
 }
 
-// idempotencyKey returns the message's id, with the number of replays appended if the message was replayed. Each replay
-// needs a new Idempotency-Key: the body can differ, and the CMS may have stored the earlier error under the old
-// Idempotency-Key.
+// idempotencyKey returns the message's id, with the number of replays appended if the message was replayed. Each
+// replay needs a new Idempotency-Key: the body can differ, and the CMS may have stored the earlier error under the
+// old Idempotency-Key.
 func idempotencyKey(m *weir.Message) string {
 	if m.Replays == 0 {
 		return m.Public().String()

@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// char is a character of a decoded text. It stands for the bytes of the original text from offset "from" up to, but not
-// including, offset "to".
+// char is a character of a decoded text. It stands for the bytes of the original text from offset "from" up to, but
+// not including, offset "to".
 type char struct {
 	r        rune
 	from, to int32
 }
 
-// maxDecodings bounds the number of times that a text is decoded. A text that is escaped more often may hide a value, so
-// callers must not show it.
+// maxDecodings bounds the number of times that a text is decoded. A text that is escaped more often may hide a
+// value, so callers must not show it.
 const maxDecodings = 8
 
 // readChars returns the characters of a text. A byte that is not UTF-8 becomes the character that it is in ISO 8859-1,
@@ -60,8 +60,8 @@ type decoder struct {
 	changed bool
 }
 
-// decodeAll decodes d.in into d.out. It reports whether the text has an escape. Its time is linear in the length of the
-// text, because each escape has a bounded length.
+// decodeAll decodes d.in into d.out. It reports whether the text has an escape. Its time is linear in the length of
+// the text, because each escape has a bounded length.
 func (d *decoder) decodeAll() bool {
 	if !d.mayHaveEscape() {
 		return false
@@ -115,8 +115,8 @@ func (d *decoder) addByte(value rune, at, used int) int {
 	return used
 }
 
-// flushBytes adds the characters that the bytes form in UTF-8. A byte that is not UTF-8 becomes the character that it is
-// in ISO 8859-1.
+// flushBytes adds the characters that the bytes form in UTF-8. A byte that is not UTF-8 becomes the character that
+// it is in ISO 8859-1.
 func (d *decoder) flushBytes() {
 	for len(d.bytes) > 0 {
 		var encoded [utf8.UTFMax]byte
@@ -170,8 +170,8 @@ func digitOf(r rune) int {
 // controls are the characters for which a letter after a backslash stands.
 var controls = map[rune]rune{'n': '\n', 'r': '\r', 't': '\t', 'b': '\b', 'f': '\f', 'v': '\v', 'a': '\a'}
 
-// decodeBackslash decodes an escape that begins with a backslash. It returns the number of characters of the escape, or
-// 0 if there is none.
+// decodeBackslash decodes an escape that begins with a backslash. It returns the number of characters of the escape,
+// or 0 if there is none.
 func (d *decoder) decodeBackslash(at int) int {
 	next := d.peek(at + 1)
 	switch {

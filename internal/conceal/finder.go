@@ -10,16 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// Finder finds values in texts, in each form in which a program usually writes a value. Package redact and the masks of
-// secrets use it, so both know the same forms.
+// Finder finds values in texts, in each form in which a program usually writes a value. Package redact and the masks
+// of secrets use it, so both know the same forms.
 //
-// A Finder decodes the text instead of encoding the values, because there are many ways to write an escape, and few to
-// read it. It decodes escapes of JSON, HTML, XML, addresses and programming languages as often as they are nested, and
-// then compares without regard to case, accents, compatibility forms and white space. Then it compares letters and
-// digits alone, so that it finds a number in groups. It also finds base64 and hexadecimal digits.
+// A Finder decodes the text instead of encoding the values, because there are many ways to write an escape, and few
+// to read it. It decodes escapes of JSON, HTML, XML, addresses and programming languages as often as they are
+// nested, and then compares without regard to case, accents, compatibility forms and white space. Then it compares
+// letters and digits alone, so that it finds a number in groups. It also finds base64 and hexadecimal digits.
 //
-// Its time is linear in the length of the text, with a bound on the work: see Replace. A Finder is safe for concurrent
-// use.
+// Its time is linear in the length of the text, with a bound on the work: see Replace. A Finder is safe for
+// concurrent use.
 type Finder struct {
 	anywhere []needle        // forms of values that are found inside words, too
 	words    []needle        // forms of short values, which are found only as whole words
@@ -50,7 +50,8 @@ const (
 	maxEncoded = 256
 	// minPart is the number of bytes of a value that must not stay in a text. Shorter parts occur by chance.
 	minPart = 8
-	// minBeginning is the number of bytes from which the beginning of a value is found at the end of a text that was cut.
+	// minBeginning is the number of bytes from which the beginning of a value is found at the end of a text that was
+	// cut.
 	minBeginning = 4
 	// minDigits is the number of digits from which a value is found in groups of digits.
 	minDigits = 6
@@ -99,8 +100,8 @@ func NewFinder(values []string, o Options) *Finder {
 // IsEmpty reports whether the Finder finds nothing.
 func (f *Finder) IsEmpty() bool { return !f.isFull && len(f.anywhere)+len(f.words) == 0 }
 
-// addValue adds the forms of a value. A value that looks like an escape can stand in a text decoded or not, so it has a
-// form for each level.
+// addValue adds the forms of a value. A value that looks like an escape can stand in a text decoded or not, so it
+// has a form for each level.
 func (f *Finder) addValue(value string, o Options) {
 	levels, _ := decodeLevels(value)
 	if plus := strings.ReplaceAll(value, " ", "+"); plus != value { // forms of HTML write a space so
@@ -108,7 +109,8 @@ func (f *Finder) addValue(value string, o Options) {
 	}
 	for _, chars := range levels {
 		n := needle{folded: foldChars(chars, withPunctuation), how: withPunctuation}
-		if utf8.RuneCountInString(value) < o.Shortest || utf8.RuneCountInString(n.text) < min(o.Shortest, minBeginning) {
+		if utf8.RuneCountInString(value) < o.Shortest ||
+			utf8.RuneCountInString(n.text) < min(o.Shortest, minBeginning) {
 			if o.FindsWords && n.text != "" {
 				f.words = append(f.words, n)
 			}
@@ -198,12 +200,12 @@ func compactNeedles(needles []needle) []needle {
 	})
 }
 
-// Replace returns a text with the mark in place of each value. If the text ends with an ellipsis, Replace also replaces
-// the beginning of a value at its end.
+// Replace returns a text with the mark in place of each value. If the text ends with an ellipsis, Replace also
+// replaces the beginning of a value at its end.
 //
 // The result isSafe is false if a part of a value may remain, so that the caller must not show any of the text: the
-// values are too many, the text has minPart bytes of one of Options.PartsOf, it is escaped too often, or it costs too
-// much time.
+// values are too many, the text has minPart bytes of one of Options.PartsOf, it is escaped too often, or it costs
+// too much time.
 func (f *Finder) Replace(text, mark string) (replaced string, isSafe bool) {
 	switch {
 	case text == "" || f.IsEmpty():
@@ -310,8 +312,8 @@ func (l *level) isWholeWord(at, end int) bool {
 		(after == len(l.chars) || !isWordRune(l.chars[after].r))
 }
 
-// endOf returns the offset in the original text of the end of the folded text's first "end" bytes, with the accents that
-// follow.
+// endOf returns the offset in the original text of the end of the folded text's first "end" bytes, with the accents
+// that follow.
 func (l *level) endOf(end int) int32 {
 	last := int(l.sources[end-1])
 	for last+1 < len(l.chars) && l.chars[last+1].r >= utf8.RuneSelf && isIgnored(l.chars[last+1].r) {
@@ -327,8 +329,8 @@ func (s *search) hide(from, to int32) {
 }
 
 // partialEscape matches the beginning of an escape at the end of a text that was cut.
-var partialEscape = regexp.MustCompile(`(?:\\+(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?|%[0-9a-fA-F]?|&#?[0-9a-zA-Z]{0,10}|` +
-	`\x{FFFD}+)$`)
+var partialEscape = regexp.MustCompile(`(?:\\+(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?|%[0-9a-fA-F]?|` +
+	`&#?[0-9a-zA-Z]{0,10}|\x{FFFD}+)$`)
 
 // findCuts returns the offsets at which a text ends if it was cut: before its ellipsis, and before an escape that was
 // cut, too. If the text does not end with an ellipsis, there are none.

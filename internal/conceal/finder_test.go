@@ -105,10 +105,12 @@ func TestFinder_Options(t *testing.T) {
 		{"nothing", nil, conceal.Options{}, "a text", "a text"},
 		{"empty value", []string{"", "  "}, conceal.Options{FindsWords: true}, "a text", "a text"},
 		{"short values", []string{"abc"}, conceal.Options{Shortest: 6}, "abc", "abc"},
-		{"pairs", nil, conceal.Options{Pairs: []string{"pin=4711"}}, "?pin=4711&v=4711 PIN = 4711", "?pin=█&v=4711 PIN = 4711"},
-		{"part", []string{"Kowalski"}, conceal.Options{PartsOf: []string{"Anna Kowalski-Smith"}}, "Kowalski, an anna", "█, an anna"},
-		{"part is left", []string{"Kowalski"}, conceal.Options{PartsOf: []string{"Anna Kowalski-Smith"}}, `A\u006ena Kowa is gone`,
-			"unsafe"},
+		{"pairs", nil, conceal.Options{Pairs: []string{"pin=4711"}},
+			"?pin=4711&v=4711 PIN = 4711", "?pin=█&v=4711 PIN = 4711"},
+		{"part", []string{"Kowalski"}, conceal.Options{PartsOf: []string{"Anna Kowalski-Smith"}},
+			"Kowalski, an anna", "█, an anna"},
+		{"part is left", []string{"Kowalski"}, conceal.Options{PartsOf: []string{"Anna Kowalski-Smith"}},
+			`A\u006ena Kowa is gone`, "unsafe"},
 		{"several values", []string{"secret", "secret-2"}, conceal.Options{}, "secret-2 and secret", "█ and █"},
 		{"escaped too often", []string{"secret"}, conceal.Options{}, "%" + strings.Repeat("25", 9) + "41", "unsafe"},
 		{"too many", strings.Fields(manyWords(300)), conceal.Options{MaxBytes: 16 << 10}, "a text", "unsafe"},
@@ -178,8 +180,8 @@ func escapeEach(s, format string) string {
 // FuzzFinder checks that no value stays in a text, in whichever of the encodings the text has it. A value that stays
 // visible would have most of its letters and digits left between the two marks of the text.
 func FuzzFinder(f *testing.F) {
-	for i, value := range []string{"Müller & Söhne", "01/02/1980", "eyJ/abc+def/ghi012345==", "O'Brien \"X\"", "4111111111111111",
-		"a%2Fb&amp;c", "Ann\u00a0Lee", "İSTANBUL ışık", "日本語テスト", "😀😀 smile", `back\slash\n`} {
+	for i, value := range []string{"Müller & Söhne", "01/02/1980", "eyJ/abc+def/ghi012345==", "O'Brien \"X\"",
+		"4111111111111111", "a%2Fb&amp;c", "Ann\u00a0Lee", "İSTANBUL ışık", "日本語テスト", "😀😀 smile", `back\slash\n`} {
 		f.Add(value, uint8(i), uint8(i+5))
 	}
 	f.Add("0😁000000", uint8(9), uint8(36))
@@ -208,7 +210,8 @@ func FuzzFinder(f *testing.F) {
 
 var unit = regexp.MustCompile(`\\\\?u[0-9a-f]{4}`)
 
-// countWordRunes returns the number of letters and digits in a text whose escapes are undone by other code than Weir's.
+// countWordRunes returns the number of letters and digits in a text whose escapes are undone by other code than
+// Weir's.
 func countWordRunes(text string) (count int) {
 	for range 4 {
 		if decoded, err := url.PathUnescape(text); err == nil {
@@ -227,15 +230,17 @@ func countWordRunes(text string) (count int) {
 	return count
 }
 
-// isRare reports whether a character is one that no text has by intention, or that upper case changes without a way back.
+// isRare reports whether a character is one that no text has by intention, or that upper case changes without a way
+// back.
 func isRare(r rune) bool {
-	return unicode.IsControl(r) || unicode.In(r, unicode.M, unicode.Cf, unicode.Co, unicode.Lm, unicode.Sk) || r > 0x1ffff ||
+	return unicode.IsControl(r) || unicode.In(r, unicode.M, unicode.Cf, unicode.Co, unicode.Lm, unicode.Sk) ||
+		r > 0x1ffff ||
 		!unicode.IsPrint(r) && r != ' ' && r != '\u00a0' || len(norm.NFKD.String(strings.ToUpper(string(r)))) >
 		len(norm.NFKD.String(string(r)))+2
 }
 
-// The CMS chooses the text, and an upstream chooses the values. The lane waits while Weir hides values in a text. Without
-// a bound on the work, these texts would take minutes.
+// The CMS chooses the text, and an upstream chooses the values. The lane waits while Weir hides values in a text.
+// Without a bound on the work, these texts would take minutes.
 func TestFinder_EndsForHostileTexts(t *testing.T) {
 	t.Parallel()
 	values := make([]string, 80)

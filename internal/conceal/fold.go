@@ -7,8 +7,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// folded is a text in the form in which it is compared: compatibility forms are decomposed (NFKD), all letters have one
-// case, and accents, format characters and some of the other characters are left out.
+// folded is a text in the form in which it is compared: compatibility forms are decomposed (NFKD), all letters have
+// one case, and accents, format characters and some of the other characters are left out.
 type folded struct {
 	text string
 	// sources has, for each byte of text, the index of its character in the decoded text.

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// AddressSecrets returns the secrets in the user info of an address: the password, and the value that net/http sends in
-// the header Authorization. Without a password, the user name is a secret, because then it is usually a token. If u is
-// nil or has no user info, there are no secrets.
+// AddressSecrets returns the secrets in the user info of an address: the password, and the value that net/http sends
+// in the header Authorization. Without a password, the user name is a secret, because then it is usually a token. If
+// u is nil or has no user info, there are no secrets.
 func AddressSecrets(u *url.URL) []string {
 	if u == nil || u.User == nil {
 		return nil
@@ -24,8 +24,8 @@ func AddressSecrets(u *url.URL) []string {
 	return []string{secret, base64.StdEncoding.EncodeToString([]byte(credential))}
 }
 
-// HeaderSecrets returns the secrets in a header's value: the value, the text after a scheme such as Bearer, the password
-// of a Basic credential, and the values of cookies.
+// HeaderSecrets returns the secrets in a header's value: the value, the text after a scheme such as Bearer, the
+// password of a Basic credential, and the values of cookies.
 func HeaderSecrets(name, value string) []string {
 	scheme, credential, _ := strings.Cut(value, " ")
 	secrets := []string{value, strings.TrimSpace(credential)}

@@ -91,8 +91,8 @@ func parseRetryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// withoutAddress returns the error's text without the address, because the address can contain a secret. A wrong address
-// of a proxy loses its user info.
+// withoutAddress returns the error's text without the address, because the address can contain a secret. A wrong
+// address of a proxy loses its user info.
 func withoutAddress(err error) string {
 	var outer *url.Error
 	if errors.As(err, &outer) {
