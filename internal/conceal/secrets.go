@@ -2,6 +2,8 @@ package conceal
 
 import (
 	"encoding/base64"
+	"encoding/json"
+	"mime"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -53,7 +55,54 @@ func HeaderSecrets(name, value string) []string {
 
 // RequestSecrets returns the secrets in a request's address and in its credential headers.
 func RequestSecrets(req *http.Request) []string {
-	return append(AddressSecrets(req.URL), CredentialSecrets(req.Header)...)
+	secrets := append(AddressSecrets(req.URL), CredentialSecrets(req.Header)...)
+	return append(secrets, formSecrets(req.URL.Query())...)
+}
+
+// credentialField matches the names of fields that usually have a credential, such as csrftoken and client_secret.
+var credentialField = regexp.MustCompile(`(?i)(token|secret|password|passwd|pwd|api[-_]?key|credential|csrf|nonce)$`)
+
+func formSecrets(form url.Values) (secrets []string) {
+	for name, values := range form {
+		if credentialField.MatchString(name) {
+			secrets = append(secrets, values...)
+		}
+	}
+	return secrets
+}
+
+// ContentSecrets returns the values of those fields of a form or of JSON that usually have a credential. The content of
+// another type has none.
+func ContentSecrets(contentType string, content []byte) []string {
+	kind, _, _ := mime.ParseMediaType(contentType)
+	switch {
+	case kind == "application/x-www-form-urlencoded":
+		form, _ := url.ParseQuery(string(content))
+		return formSecrets(form)
+	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
+		var value any
+		if json.Unmarshal(content, &value) == nil {
+			return valueSecrets(value)
+		}
+	}
+	return nil
+}
+
+func valueSecrets(value any) (secrets []string) {
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			secrets = append(secrets, valueSecrets(item)...)
+		}
+	case map[string]any:
+		for name, item := range v {
+			if text, isText := item.(string); isText && credentialField.MatchString(name) {
+				secrets = append(secrets, text)
+			}
+			secrets = append(secrets, valueSecrets(item)...)
+		}
+	}
+	return secrets
 }
 
 // CredentialSecrets returns the secrets in the credential headers of a request or an answer.

@@ -120,7 +120,7 @@ var mutants = []mutant{
 	{"a closed process joins no drain", "drain/drainer.go", "t = d.startedWorkerOf(number)\n\t}", "return Report{State: Idle}\n\t}", "spins", "1@5005301"},
 	{"the token of the sign-in is no secret", "cms/secrets.go", "if s.current != nil {", "if false {", "secret", ""},
 	{"the texts of answers are not decoded", "conceal/decode.go", "if !d.decodeAll() {", "if !d.decodeAll() || true {", "secret", ""},
-	{"an answer is stored as it came", "cms/cms.go", "shown := hide(Shorten(string(a.Body)))", "shown := Shorten(string(a.Body))", "secret", ""},
+	{"an answer is stored as it came", "cms/cms.go", "shown := hide(Shorten(text))", "shown := Shorten(text)", "secret", ""},
 	{"bodies without a message are left", "lane/retention_forgotten.go", "if info.Marked || len(parts) != 3 {", "if true {", "left", ""},
 }
 

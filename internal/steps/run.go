@@ -40,7 +40,7 @@ type run struct {
 	ctx      context.Context // ends when Weir cuts the attempt off
 	limited  context.Context // also ends at the timeout of the attempt
 	delivery weir.Delivery
-	// credentials are the secrets in the credential headers of this attempt's requests and answers. A step can take a
+	// credentials are the secrets in this attempt's requests and in the credential headers of the answers. A step can take a
 	// credential from the answer to an earlier step, so the settings and the sign-in do not know it.
 	credentials []string
 	// rehearsal gets the requests in place of the CMS; nil = the CMS gets the requests
@@ -292,6 +292,7 @@ func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error)
 		req, err := r.completeRequest(ctx, st, p)
 		if err == nil {
 			r.addCredentials(conceal.RequestSecrets(req))
+			r.addCredentials(conceal.ContentSecrets(p.contentType, p.content))
 		}
 		return req, err
 	}, nil

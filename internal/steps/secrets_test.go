@@ -120,22 +120,29 @@ func TestSender_HidesTheUserInfoOfTheAddress(t *testing.T) {
 	}
 }
 
-// A step takes a token from an answer, so neither the settings nor the sign-in know it.
+// A step takes a token from an answer, so neither the settings nor the sign-in know it. It is found by the name of the
+// header, the parameter or the field.
 func TestSender_HidesATokenOfAnEarlierStep(t *testing.T) {
 	t.Parallel()
-	list := `      - { name: session, get: /session, success: json?.token != nil }
-      - { name: save, post: /items, headers: { X-CSRF-Token: "{{ session.json.token }}" }, json: { ref: "{{ key }}" } }
-`
-	s := newSender(t, articleWithSteps(list), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
-			fmt.Fprint(w, `{"token":"csrf-of-cms"}`)
-			return
+	const token = `"{{ session.json.token }}"`
+	for name, save := range map[string]string{
+		"header":    "post: /items, headers: { X-CSRF-Token: " + token + " }, json: {}",
+		"parameter": "post: \"/items?csrf_token={{ session.json.token }}\", json: {}",
+		"form":      "post: /items, form: { token: " + token + " }",
+		"JSON":      "post: /items, json: { item: [ { csrfToken: " + token + " } ] }",
+	} {
+		list := "      - { name: session, get: /session, success: json?.token != nil }\n      - { name: save, " + save + " }\n"
+		s := newSender(t, articleWithSteps(list), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				fmt.Fprint(w, `{"token":"csrf/of-cms"}`)
+				return
+			}
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"message":"the token csrf\/of-cms has ended"}`)
+		}))
+		got := s.Send(t.Context(), newDelivery("<article id='1'/>"))
+		if strings.Contains(got.Reason+got.Body, "of-cms") || !strings.Contains(got.Reason, "has ended") {
+			t.Errorf("%s: got %q and %q, want the CMS's text without the token", name, got.Reason, got.Body)
 		}
-		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprintf(w, `{"message":"the token %s has ended"}`, r.Header.Get("X-CSRF-Token"))
-	}))
-	got := s.Send(t.Context(), newDelivery("<article id='1'/>"))
-	if strings.Contains(got.Reason+got.Body, "csrf-of-cms") || !strings.Contains(got.Reason, "has ended") {
-		t.Errorf("got %q and %q, want the CMS's text without the token", got.Reason, got.Body)
 	}
 }

@@ -160,6 +160,7 @@ func (r *signInRun) sendStep(ctx context.Context, st *step) (*answer, error) {
 			sent = req
 			maps.Copy(req.Header, p.headers)
 			r.learned = append(r.learned, conceal.RequestSecrets(req)...)
+			r.learned = append(r.learned, conceal.ContentSecrets(p.contentType, p.content)...)
 		}
 		return req, err
 	})
