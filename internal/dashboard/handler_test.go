@@ -140,6 +140,23 @@ func TestDashboard_NamesMissingContracts(t *testing.T) {
 	}
 }
 
+// A message that waited because the CMS was away must say so. The attempts that failed meanwhile do not count, and have
+// no entry in its story.
+func TestDashboard_MessageShowsThePauseOfItsLane(t *testing.T) {
+	t.Parallel()
+	f := dashboardtest.NewBusy()
+	f.Data.Uncounted = dashboard.Uncounted{Attempts: 5, Status: 503}
+	const want = "meanwhile the CMS answered 503: 5 attempts of its lane did not count"
+	for delay, isShown := range map[time.Duration]bool{23 * time.Second: true, 200 * time.Millisecond: false} {
+		m := dashboardtest.BusyMessage(2)
+		m.AttemptLog[0].At = m.AcceptedAt.Add(delay)
+		f.Data.Messages = []wire.MessageLine{m}
+		if body := get(f.Dashboard(), "/messages/"+m.ID).Body.String(); strings.Contains(body, want) != isShown {
+			t.Errorf("after a wait of %s: got\n%s\nwant %q in it: %t", delay, body, want, isShown)
+		}
+	}
+}
+
 // The page of a dead message shows the reason why Weir would refuse a replay without force. The page also shows the
 // reason that an operator gave for a change of the message.
 func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {

@@ -65,6 +65,8 @@ type event struct {
 	Wait  string // time since the previous event
 	Link  string // id of a related message
 	Gap   string // note on earlier events that have no entry: attempts that are not kept, or a replay
+
+	IsFirstAttempt bool
 }
 
 // NextAt returns the one time at which a waiting message is expected to be sent; zero = not known. The message's own
@@ -93,6 +95,13 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	v.Events = messageEvents(m.Message, p.Now)
 	reading := d.newLoader(ctx, p)
 	reading.loadChangesOf(m, &v.Changes)
+	var uncounted Uncounted
+	if from, to := firstWait(m.Message); to.Sub(from) >= longWait {
+		reading.loadPart("the pauses of its lane", func() (err error) {
+			uncounted, err = d.Past.Uncounted(ctx, m.Lane, from, to)
+			return err
+		})
+	}
 	if v.CanReplay {
 		reading.loadObstacleOf(id, &v.Obstacle)
 	}
@@ -100,7 +109,38 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 		d.loadBodies(reading, v, id)
 	}
 	reading.waitAll()
+	v.explainFirstWait(uncounted)
 	return v, nil
+}
+
+// longWait is the time between acceptance and the first attempt from which the page looks for a pause of the lane.
+const longWait = 5 * time.Second
+
+// firstWait returns the time from which the message could be sent, and the time of its first attempt; both are zero if
+// that attempt is not known.
+func firstWait(m wire.Message) (from, to time.Time) {
+	if len(m.AttemptLog) == 0 || m.AttemptLog[0].Number != 1 {
+		return time.Time{}, time.Time{}
+	}
+	if from = m.AcceptedAt; m.DeliverAt.After(from) {
+		from = m.DeliverAt
+	}
+	return from, m.AttemptLog[0].At
+}
+
+// explainFirstWait notes in the story that the CMS was away, or refused everything, before the first attempt. Attempts
+// that do not count have no event of their own.
+func (v *messageView) explainFirstWait(u Uncounted) {
+	for i := range v.Events {
+		if e := &v.Events[i]; u.Attempts > 0 && len(v.M.AttemptLog) > 0 && e.IsFirstAttempt && e.Gap == "" {
+			answer := "did not answer"
+			if u.Status != 0 {
+				answer = "answered " + formatCount(u.Status)
+			}
+			e.Gap = "meanwhile the CMS " + answer + ": " + formatPlural(u.Attempts, "attempt", "attempts") +
+				" of its lane did not count"
+		}
+	}
 }
 
 // loadBodies loads the body, the preview of the requests and, if the message was edited, the difference.
@@ -226,7 +266,7 @@ func attemptEvents(m wire.Message) []event {
 	var events []event
 	for i, a := range m.AttemptLog {
 		l := outcomeBadge(a.Outcome)
-		e := event{At: a.At, Look: l, Title: "Attempt " + formatCount(a.Number) + ": " + l.Word, Text: a.Reason}
+		e := event{At: a.At, Look: l, IsFirstAttempt: a.Number == 1, Title: "Attempt " + formatCount(a.Number) + ": " + l.Word, Text: a.Reason}
 		if a.Status != 0 {
 			e.Facts = append(e.Facts, labelledValue{"the CMS answered", formatCount(a.Status)})
 		}

@@ -467,3 +467,20 @@ func TestRecorder_CountsThrottledRequests(t *testing.T) {
 		}
 	})
 }
+
+// The page of a message shows the attempts of its lane that did not count while the message waited.
+func TestRecorder_CountsUncountedAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := newInstance(t, memory.New(time.Now).Table())
+		i.Attempted(1, &weir.Message{}, weir.Result{Status: 503}, weir.OutcomeUnavailable)
+		i.Attempted(1, &weir.Message{}, weir.Result{Status: 500}, weir.OutcomeRetry)
+		i.Attempted(0, &weir.Message{}, weir.Result{}, weir.OutcomeUnavailable)
+		time.Sleep(time.Minute)
+		i.Attempted(1, &weir.Message{}, weir.Result{Status: 429}, weir.OutcomeUnavailable)
+		sum := history.Sum(readSeries(t, i, 10*time.Minute, time.Minute, 1))
+		if l := sum.Lanes[1]; l.Uncounted != 2 || l.UncountedStatus != 429 {
+			t.Errorf("got %+v, want 2 uncounted attempts, the last with status 429", l)
+		}
+	})
+}

@@ -69,6 +69,10 @@ type Lane struct {
 	Seen       bool          `json:"v,omitempty"`
 	Waiting    int64         `json:"w,omitempty"`
 	Oldest     time.Duration `json:"o,omitempty"` // age of the oldest waiting message
+	// Uncounted is the number of attempts that do not count for their message, because the CMS was away or refused all.
+	// UncountedStatus is the last status that the CMS answered; 0 = no answer.
+	Uncounted       int64 `json:"u,omitempty"`
+	UncountedStatus int   `json:"h,omitempty"`
 }
 
 func (l *Lane) countFinal(stage weir.Stage) {
@@ -149,6 +153,9 @@ func (l *Lane) addCounts(other *Lane) {
 	l.Cancelled += other.Cancelled
 	l.Superseded += other.Superseded
 	l.Discarded += other.Discarded
+	if l.Uncounted += other.Uncounted; other.Uncounted > 0 {
+		l.UncountedStatus = other.UncountedStatus
+	}
 }
 
 func laterOf(a, b time.Time) time.Time {

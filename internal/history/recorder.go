@@ -168,12 +168,17 @@ func (r *Recorder) Waits(lane int, waiting int64, oldest time.Duration) {
 }
 
 // Attempted implements drain.Observer.
-func (r *Recorder) Attempted(_ int, _ *weir.Message, result weir.Result, outcome weir.Outcome) {
+func (r *Recorder) Attempted(lane int, _ *weir.Message, result weir.Result, outcome weir.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.thisMinute()
 	m.Attempts[outcome]++
 	m.noteAttempt(outcome, r.now().UTC())
+	if outcome == weir.OutcomeUnavailable {
+		l := m.laneOf(lane)
+		l.Uncounted++
+		l.UncountedStatus = result.Status
+	}
 	r.changes++
 	m.Attempt.Add(result.Duration)
 }
