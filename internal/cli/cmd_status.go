@@ -183,7 +183,11 @@ func (a *apiCommand) printStory(m *wire.Message) {
 			a.printLine("%-20s  … and %s more", "", formatCount(left, "attempt"))
 		}
 		actions = a.printActions(actions, t.At)
-		a.printLine("%s  attempt %d, %s: %s", formatTime(t.At), t.Number, time.Duration(t.Duration), formatOutcome(t))
+		if t.Number == 0 || i > 0 && t.Number == m.AttemptLog[i-1].Number {
+			a.printLine("%s  not counted: %s", formatTime(t.At), formatOutcome(t))
+		} else {
+			a.printLine("%s  attempt %d, %s: %s", formatTime(t.At), t.Number, time.Duration(t.Duration), formatOutcome(t))
+		}
 		a.printSteps(t.Steps)
 	}
 	actions = a.printActions(actions, m.FinishedAt)

@@ -267,6 +267,9 @@ func attemptEvents(m wire.Message) []event {
 	for i, a := range m.AttemptLog {
 		l := outcomeBadge(a.Outcome)
 		e := event{At: a.At, Look: l, IsFirstAttempt: a.Number == 1, Title: "Attempt " + formatCount(a.Number) + ": " + l.Word, Text: a.Reason}
+		if a.Number == 0 || i > 0 && a.Number == m.AttemptLog[i-1].Number {
+			e.Title = "Not counted" // for example, storage did not return the body
+		}
 		if a.Status != 0 {
 			e.Facts = append(e.Facts, labelledValue{"the CMS answered", formatCount(a.Status)})
 		}

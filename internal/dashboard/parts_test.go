@@ -162,14 +162,16 @@ func TestMessageEvents(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	m := wire.Message{Stage: weir.Delivered, AcceptedAt: at, DeliverAt: at.Add(time.Hour),
 		Edited: wire.Edit{At: at.Add(3 * time.Hour), Note: "note"}, FinishedAt: at.Add(4 * time.Hour), Replays: 1,
-		AttemptLog: []wire.Attempt{{Number: 1, At: at.Add(time.Hour), Outcome: weir.OutcomeRetry},
+		AttemptLog: []wire.Attempt{{At: at.Add(time.Hour), Outcome: weir.OutcomeUnavailable},
+			{Number: 1, At: at.Add(time.Hour), Outcome: weir.OutcomeRetry},
+			{Number: 1, At: at.Add(time.Hour), Outcome: weir.OutcomeUnavailable},
 			{Number: 7, At: at.Add(2 * time.Hour), Outcome: weir.OutcomeRejected},
 			{Number: 8, At: at.Add(4 * time.Hour), Outcome: weir.OutcomeDelivered}}}
 	var told []string
 	for _, e := range messageEvents(m, at.Add(5*time.Hour)) {
 		told = append(told, e.Title+"/"+e.Wait+"/"+e.Gap)
 	}
-	want := "Accepted// | Due/1 h/ | Attempt 1: failed, to be tried again// | Attempt 7: rejected/1 h/5 attempts are not kept | Edited, to be replayed/1 h/ | Attempt 8: delivered/1 h/dead, then replayed | Delivered//"
+	want := "Accepted// | Due/1 h/ | Not counted// | Attempt 1: failed, to be tried again// | Not counted// | Attempt 7: rejected/1 h/5 attempts are not kept | Edited, to be replayed/1 h/ | Attempt 8: delivered/1 h/dead, then replayed | Delivered//"
 	if got := strings.Join(told, " | "); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}

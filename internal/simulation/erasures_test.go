@@ -124,6 +124,8 @@ func (c *checker) noteErasures(p *process, l *laneState, ops []storage.Op) {
 		case !c.stageOf(f).Final() || f.isRequested():
 			c.addViolation("erased", "%s erased seq %d of lane %d, which may be sent: %s", p.name, f.id.Seq, f.id.Lane,
 				c.stageOf(f))
+		case f.discardAsked && !f.discarded:
+			c.addViolation("erased", "%s erased seq %d of lane %d while a discard of it waits", p.name, f.id.Seq, f.id.Lane)
 		}
 		f.erased = true
 	}

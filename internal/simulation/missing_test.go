@@ -106,7 +106,7 @@ func (w *world) fileMissing(ctx context.Context) bool {
 	}
 	w.check.checkFlows(first+unsendable, others)
 	w.redeploy(false)
-	limit := returns + w.hosting.cold + unsendable*w.rate
+	limit := returns + w.hosting.cold + 2*unsendable*w.rate
 	for end := time.Now().Add(limit); time.Now().Before(end) && w.check.countWaiting(first, unsendable) > 0; {
 		time.Sleep(50 * time.Millisecond)
 	}
