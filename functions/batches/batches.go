@@ -8,11 +8,13 @@ package batches
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -69,9 +71,60 @@ const (
 // uploadTimeout limits the time of one upload. Azure's front end ends a request after 230 s.
 const uploadTimeout = 220 * time.Second
 
+// uploads limits the uploads at the same time: maxUploads, and one of each upstream that the settings name, so that one
+// upstream cannot keep the others from sending. It is safe for concurrent use.
+type uploads struct {
+	all        *semaphore.Weighted
+	mu         sync.Mutex
+	ofUpstream map[string]*semaphore.Weighted
+}
+
+func newUploads() *uploads {
+	return &uploads{all: semaphore.NewWeighted(maxUploads), ofUpstream: map[string]*semaphore.Weighted{}}
+}
+
+// begin waits until the upstream may send a batch. The caller must call end after the upload. If the upstream may not
+// send in time, the error is Unavailable.
+func (u *uploads) begin(ctx context.Context, upstream string) (end func(), err error) {
+	limited, cancel := context.WithTimeout(ctx, uploadWait)
+	defer cancel()
+	own := u.ownOf(upstream)
+	if err := own.Acquire(limited, 1); err != nil {
+		return nil, tooManyUploadsError("another batch of this upstream is being received", err)
+	}
+	if err := u.all.Acquire(limited, 1); err != nil {
+		own.Release(1)
+		return nil, tooManyUploadsError("too many batches are being received", err)
+	}
+	return func() {
+		u.all.Release(1)
+		own.Release(1)
+	}, nil
+}
+
+// ownOf returns the semaphore of an upstream. The names are those of the settings, because the credentials of the
+// upstream were found. Batches without an upstream can come from many senders, so only maxUploads limits them.
+func (u *uploads) ownOf(upstream string) *semaphore.Weighted {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ofUpstream[upstream] == nil {
+		atOnce := int64(1)
+		if upstream == "" {
+			atOnce = maxUploads
+		}
+		u.ofUpstream[upstream] = semaphore.NewWeighted(atOnce)
+	}
+	return u.ofUpstream[upstream]
+}
+
+func tooManyUploadsError(reason string, err error) error {
+	return &weir.Error{Kind: weir.Unavailable, Op: "batches", RetryAfter: uploadRetry, Err: err,
+		Message: reason + "; this one was not accepted, send it again"}
+}
+
 // Post returns the handler of POST /api/batches. The handler answers 202 only after storage has the whole document.
 func (f *Function) Post() http.Handler {
-	uploads := semaphore.NewWeighted(maxUploads)
+	uploads := newUploads()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := f.acceptBatch(w, r, uploads)
 		if err != nil {
@@ -85,8 +138,7 @@ func (f *Function) Post() http.Handler {
 	})
 }
 
-func (f *Function) acceptBatch(w http.ResponseWriter, r *http.Request, uploads *semaphore.Weighted) (wire.Batch,
-	error) {
+func (f *Function) acceptBatch(w http.ResponseWriter, r *http.Request, uploads *uploads) (wire.Batch, error) {
 	spec, err := readSpec(r, f.Upstreams != nil)
 	if err != nil {
 		return wire.Batch{}, err
@@ -102,21 +154,19 @@ func (f *Function) acceptBatch(w http.ResponseWriter, r *http.Request, uploads *
 		return wire.Batch{}, &weir.Error{Kind: weir.TooLarge, Op: "batches",
 			Message: fmt.Sprintf("the batch is over %d bytes", batch.MaxBytes)}
 	}
-	limited, cancel := context.WithTimeout(r.Context(), uploadWait)
-	defer cancel()
-	if err := uploads.Acquire(limited, 1); err != nil {
-		return wire.Batch{}, &weir.Error{Kind: weir.Unavailable, Op: "batches", RetryAfter: uploadRetry, Err: err,
-			Message: "too many batches are being received; this one was not accepted, send it again"}
+	end, err := uploads.begin(r.Context(), spec.Upstream)
+	if err != nil {
+		return wire.Batch{}, err
 	}
-	defer uploads.Release(1)
+	defer end()
 	release, err := f.Memory.Reserve(r.Context(), batchMemory)
 	if err != nil {
 		return wire.Batch{}, err
 	}
 	defer release()
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(uploadTimeout)) // fails in a test, because a test has no connection
-	defer control.SetReadDeadline(time.Time{})
+	paced, endPace := httpio.NewPacedReader(w, r, uploadTimeout)
+	defer endPace()
+	body.body = paced
 	return f.Batches.Accept(r.Context(), spec, body)
 }
 
@@ -152,7 +202,8 @@ func (u upload) Read(p []byte) (int, error) {
 			}
 		}
 	}
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader returns io.EOF itself
+	var known *weir.Error
+	if err != nil && err != io.EOF && !errors.As(err, &known) { //nolint:errorlint // io.Reader returns io.EOF itself
 		err = &weir.Error{Kind: weir.Malformed, Op: "batches", Message: "the body ended early", Err: err}
 	}
 	return n, err

@@ -1,11 +1,14 @@
 package batches_test
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weir/functions/batches"
@@ -39,6 +42,40 @@ func signPost(name string, scheme upstream.Scheme, body string) http.Header {
 	sender := upstream.Sender{Name: name, Scheme: scheme, Secret: []byte(signingSecret)}
 	sender.AddTo(h, "id-1", time.Now(), []byte(body))
 	return h
+}
+
+// Each upstream has one upload at a time. An upload of another upstream goes on beside it.
+func TestPost_OneUploadOfEachUpstream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &runner{}
+		set := upstream.NewSet([]upstream.Definition{{Name: "newsroom", Keys: []string{newsroomKey}},
+			{Name: "shop", Keys: []string{"shop-" + newsroomKey}}}, nil, time.Now, nil)
+		post := (&batches.Function{Batches: f, Upstreams: set, Memory: f, Observer: f,
+			Logger: slog.New(slog.DiscardHandler)}).Post()
+		body := make(slowBody)
+		send := func(key string, body io.Reader) int {
+			r := httptest.NewRequest(http.MethodPost, "/api/batches", body)
+			r.Header.Set("Weir-Upstream-Key", key)
+			w := httptest.NewRecorder()
+			post.ServeHTTP(w, r)
+			return w.Code
+		}
+		var slow sync.WaitGroup
+		slow.Go(func() { send(newsroomKey, body) })
+		synctest.Wait()
+		if code := send(newsroomKey, strings.NewReader("<a/>")); code != http.StatusServiceUnavailable {
+			t.Errorf("a second upload of the upstream: got %d, want 503", code)
+		}
+		if code := send("shop-"+newsroomKey, strings.NewReader("<a/>")); code != http.StatusAccepted {
+			t.Errorf("an upload of another upstream: got %d, want 202", code)
+		}
+		close(body)
+		slow.Wait()
+		if code := send(newsroomKey, strings.NewReader("<a/>")); code != http.StatusAccepted {
+			t.Errorf("an upload afterwards: got %d, want 202", code)
+		}
+	})
 }
 
 func TestPost_OfUpstreams(t *testing.T) {

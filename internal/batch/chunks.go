@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -61,19 +62,35 @@ func removeDocument(ctx context.Context, blobs storage.Blobs, id string, size in
 	return nil
 }
 
-// document reads a stored document and keeps only one chunk in memory. It is not safe for concurrent use.
+const (
+	// cachedChunks is the number of chunks in memory. The files of a zip need not lie in the order of its directory; a
+	// reader of one chunk would read a chunk of 1 MiB for each file that lies elsewhere.
+	cachedChunks = 4
+	// maxLoads limits the reads of chunks for one pass over a document: 8 for each chunk of the largest document. A
+	// zip whose files lie in the order of its directory needs one for each chunk, and some for the directory.
+	maxLoads = 8 * MaxBytes / chunkSize
+)
+
+// document reads a stored document and keeps cachedChunks chunks in memory. It is not safe for concurrent use.
 type document struct {
 	ctx    context.Context
 	blobs  storage.Blobs
 	id     string
 	size   int64
 	at     int64 // position of the next Read
-	number int   // number of the chunk in memory, from 0
+	number int   // number of the present chunk, from 0
 	chunk  []byte
+	cached []cachedChunk // the chunk that was used last comes first
+	loads  int           // reads of chunks so far
 
 	failed    error // error of the last read of a chunk; nil = no error
 	mayRead   int64 // bytes that ReadAt may still read; checked only if isLimited is set
 	isLimited bool
+}
+
+type cachedChunk struct {
+	number  int
+	content []byte
 }
 
 // errLimit is ReadAt's error if more than mayRead bytes are asked for while isLimited is set. The limit is set only
@@ -117,8 +134,24 @@ func (d *document) loadChunk(number int) error {
 	if d.chunk != nil && d.number == number {
 		return nil
 	}
+	at := slices.IndexFunc(d.cached, func(c cachedChunk) bool { return c.number == number })
+	if at >= 0 {
+		found := d.cached[at]
+		d.cached = slices.Insert(slices.Delete(d.cached, at, at+1), 0, found)
+		d.chunk, d.number = found.content, number
+		return nil
+	}
+	if d.loads++; d.loads > maxLoads {
+		d.failed = malformedError(fmt.Sprintf("the files lie in another order than in the directory of the zip: to read "+
+			"them takes more than %d reads of %d bytes; pack the zip anew", maxLoads, chunkSize))
+		return d.failed
+	}
+	d.cached = d.cached[:min(len(d.cached), cachedChunks-1)]
 	d.chunk, d.number = nil, number
 	d.chunk, d.failed = d.blobs.Get(d.ctx, chunkName(d.id, number))
+	if d.failed == nil {
+		d.cached = slices.Insert(d.cached, 0, cachedChunk{number, d.chunk})
+	}
 	switch { // no retry: the same chunk would fail again
 	case storage.Is(d.failed, storage.NotFound):
 		d.failed = &weir.Error{Kind: weir.Internal, Op: "batch", Message: "the stored document was removed by others",

@@ -25,6 +25,7 @@ type pace struct {
 	control *http.ResponseController
 	began   time.Time // plus the time in which the sender had to wait for Weir
 	read    int64     // bytes
+	endsAt  time.Time // when the whole body must have arrived; zero = no such limit
 }
 
 func newPace(w http.ResponseWriter) *pace {
@@ -37,6 +38,9 @@ func (p *pace) extend(waited time.Duration) { p.began = p.began.Add(waited) }
 // setDeadline sets the moment until which the next bytes must arrive.
 func (p *pace) setDeadline() {
 	until := p.began.Add(patience + time.Duration(float64(p.read)/leastRate*float64(time.Second)))
+	if !p.endsAt.IsZero() && p.endsAt.Before(until) {
+		until = p.endsAt
+	}
 	p.control.SetReadDeadline(until) // fails in tests without a connection
 }
 
@@ -63,10 +67,11 @@ func (p *pace) readPart(body io.Reader, size int64) (part []byte, isEnd bool, er
 }
 
 // NewPacedReader returns a reader of a request's body that fails if the sender is too slow: it has five seconds to
-// begin, and must then send 32 KiB a second on average. The time in which the caller does not read counts for the
+// begin, and must then send 32 KiB a second on average, and the whole body before the time "limit" is over. The time in which the caller does not read counts for the
 // sender, because the body can wait in buffers meanwhile. The caller must call end after the last read.
-func NewPacedReader(w http.ResponseWriter, r *http.Request) (body io.Reader, end func()) {
+func NewPacedReader(w http.ResponseWriter, r *http.Request, limit time.Duration) (body io.Reader, end func()) {
 	p := newPace(w)
+	p.endsAt = p.began.Add(limit)
 	return &pacedReader{pace: p, body: r.Body, idleSince: p.began}, p.end
 }
 
