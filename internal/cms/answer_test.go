@@ -87,7 +87,7 @@ func TestAnswer_Text(t *testing.T) {
 func TestParseRetryAfter_RoundsUp(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]time.Duration{
-		"1.5": 2 * time.Second, "0.001": time.Second, " 7 ": 7 * time.Second, "7": 7 * time.Second, "3600.1": time.Hour,
+		"1.5": 2 * time.Second, "0.001": time.Second, "\x207\x20": 7 * time.Second, "7": 7 * time.Second, "3600.1": time.Hour,
 		"1e300": time.Hour, "1e999": time.Hour, "-1.5": 0, "NaN": 0, "Inf": time.Hour, "0": 0, "": 0, "1,5": 0,
 	} {
 		if got := cms.ParseRetryAfter(value, time.Now()); got != want {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,21 +162,26 @@ func TestFiler_QuotaCountsALostAnswerOnce(t *testing.T) {
 func TestFiler_QuotaCountsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
-		synctest.Test(t, func(t *testing.T) { fileAtRandom(t, rand.New(rand.NewPCG(seed, 1)), seed) })
+		synctest.Test(t, func(t *testing.T) { fileAtRandom(t, seed) })
 	}
 }
 
-func fileAtRandom(t *testing.T, random *rand.Rand, seed uint64) {
+func fileAtRandom(t *testing.T, seed uint64) {
 	b := newQuotaBench(t)
+	random := rand.New(rand.NewPCG(seed, 1))
+	var mu sync.Mutex // storage draws in the goroutine of the appender
+	faults := rand.New(rand.NewPCG(seed, 2))
 	kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.Hang,
 		storagetest.HangAfter}
 	badness := random.IntN(100)
 	b.faults.Set(func(c storagetest.Call) storagetest.Fault {
-		if !isAppend(c) || random.IntN(100) >= badness {
+		mu.Lock()
+		defer mu.Unlock()
+		if !isAppend(c) || faults.IntN(100) >= badness {
 			return storagetest.Fault{}
 		}
-		fault := storagetest.Fault{Kind: kinds[random.IntN(len(kinds))]}
-		if fault.Kind == storagetest.FailBefore && random.IntN(2) == 0 {
+		fault := storagetest.Fault{Kind: kinds[faults.IntN(len(kinds))]}
+		if fault.Kind == storagetest.FailBefore && faults.IntN(2) == 0 {
 			fault.Err = &storage.Error{Op: "table transact", Kind: storage.Throttled, Index: -1}
 		}
 		return fault

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,11 +32,16 @@ func (l leasedFiles) Delete(ctx context.Context, name string, version storage.ET
 }
 
 // recorder is a CMS that accepts each message.
-type recorder struct{ sent []string }
+type recorder struct {
+	mu   sync.Mutex
+	sent []string
+}
 
 // Send implements drain.Sender.
 func (r *recorder) Send(_ context.Context, d weir.Delivery) weir.Result {
+	r.mu.Lock()
 	r.sent = append(r.sent, string(d.Message.Body))
+	r.mu.Unlock()
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now(), Duration: time.Millisecond}
 }
 

@@ -197,6 +197,7 @@ func TestForecast_PastTheLastYear(t *testing.T) {
 	})
 }
 
+// The CMS may be away for this message alone, because no other message shows that it is away for all.
 func TestForecast_UnavailableCMS(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		id := w.appendMessage("away")
@@ -205,7 +206,7 @@ func TestForecast_UnavailableCMS(t *testing.T) {
 		if err != nil || c.Tail.PausedUntil.IsZero() {
 			t.Fatalf("got %+v, %v, want a PausedUntil and no error", c.Tail, err)
 		}
-		want := fmt.Sprint("the CMS is unavailable; next try at ", c.Tail.PausedUntil.UTC().Format(time.RFC3339), ": down")
+		want := fmt.Sprint("the CMS does not take it; next try at ", c.Tail.PausedUntil.UTC().Format(time.RFC3339), ": down")
 		if o := w.readForecast(id); o.WaitsFor != want || !o.ExpectedAt.Equal(c.Tail.PausedUntil) {
 			t.Errorf("got %+v, want WaitsFor %q, and ExpectedAt %v", o, want, c.Tail.PausedUntil)
 		}

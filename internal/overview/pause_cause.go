@@ -60,7 +60,7 @@ func (h PauseCause) describe() string {
 		return "the calendar is closed" + describeReason(h.Reason, h.Until)
 	case ByCMS:
 		if h.IsRefused {
-			return "the CMS refuses it; next try at " + formatTime(h.Until) + describeReason(h.Reason, time.Time{})
+			return "the CMS does not take it; next try at " + formatTime(h.Until) + describeReason(h.Reason, time.Time{})
 		}
 		return "the CMS is unavailable; next try at " + formatTime(h.Until) + describeReason(h.Reason, time.Time{})
 	default:
