@@ -92,6 +92,9 @@ func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome 
 		c.entry.DropBody() // the message stays in readAhead, perhaps with thousands of other messages
 		if wait := o.breaker.pausedUntil.Sub(o.now()); wait > 0 {
 			o.log.Warn("drain: cms unavailable, lane pauses", "delay_ms", wait.Milliseconds(), "err", result.Reason)
+		} else if !result.Refused {
+			o.log.Warn("drain: cms unavailable for a message, its key waits", "message_id",
+				c.entry.Message.Public().String(), "err", result.Reason)
 		}
 	}
 	o.remembered.recordResult(c, ch, result)

@@ -419,9 +419,11 @@ func TestRollingRestart_UnderLoad(t *testing.T) {
 		t.Errorf("%d posts were accepted in the end, want %d", accepted, want)
 	}
 	c.awaitWrittenOnce((rounds+1)*size, 4*time.Minute)
-	if before, with := quantile(calm, 0.9), quantile(took, 0.9); with > 5*before {
+	// A post that stands still waits for ten seconds and more. A busy machine makes posts slower, not as slow as that.
+	before, with := quantile(calm, 0.9), quantile(took, 0.9)
+	if limit := max(5*before, 5*time.Second); with > limit {
 		t.Errorf("of ten posts nine were accepted within %s while instances were replaced, and within %s before; "+
-			"want 5 times as long at most", with, before)
+			"want %s at most", with, before, limit)
 	}
 	t.Logf("accepted without stops: %s; with stops: %s; lanes stood for %v at most", describeSpread(calm),
 		describeSpread(took), c.longestGaps(time.Time{}))
