@@ -33,8 +33,8 @@ type Reader interface {
 // Waker makes this process work on a lane, or enqueues a ticket for the lane.
 type Waker interface{ Wake(lane int) }
 
-// RoundBeginner removes messages and bodies past their retention. BeginRound begins one such removal in the background,
-// and returns at once.
+// RoundBeginner removes what is past its retention; see package upkeep. BeginRound begins a round of it in the
+// background, and returns at once.
 type RoundBeginner interface{ BeginRound() }
 
 // Schedules runs recurring messages. Load reads all schedules from storage, so that a schedule runs even if the process
@@ -52,7 +52,7 @@ type Inbox interface {
 type Function struct {
 	Log       Reader
 	Waker     Waker
-	Cleaner   RoundBeginner
+	Upkeep    RoundBeginner
 	Schedules Schedules
 	Inbox     Inbox // nil = weir.yaml has no intake.files
 	Lanes     int
@@ -90,7 +90,7 @@ func (f *Function) Sweep(ctx context.Context) error {
 	return errors.Join(err, filesErr)
 }
 
-// sweepLanes reads the schedules, looks at all lanes, and calls Cleaner.BeginRound. Calls at the same time run one
+// sweepLanes reads the schedules, looks at all lanes, and calls Upkeep.BeginRound. Calls at the same time run one
 // after the other.
 func (f *Function) sweepLanes(ctx context.Context) error {
 	f.once.Do(func() { f.turn = make(chan struct{}, 1) })
@@ -100,7 +100,7 @@ func (f *Function) sweepLanes(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer f.Cleaner.BeginRound()
+	defer f.Upkeep.BeginRound()
 	errs := make([]error, f.Lanes+1)
 	if err := f.Schedules.Load(ctx); err != nil { // before the lanes, so that slow lanes delay no recurring message
 		errs[f.Lanes] = fmt.Errorf("schedules: %w", err)

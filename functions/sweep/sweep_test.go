@@ -58,7 +58,7 @@ func (f *fake) newFunction(lanes int, now func() time.Time) *sweep.Function {
 	return &sweep.Function{
 		Log:       f,
 		Waker:     f,
-		Cleaner:   f,
+		Upkeep:    f,
 		Schedules: f,
 		Lanes:     lanes,
 		Now:       now,
@@ -89,7 +89,7 @@ func TestFunction_Sweep(t *testing.T) {
 		}
 	}
 	if f.loaded != 4 || f.rounds != 4 {
-		t.Errorf("schedules were read %d times, and %d rounds of the cleaner begun, want 4 of each in 4 sweeps",
+		t.Errorf("schedules were read %d times, and %d rounds of upkeep begun, want 4 of each in 4 sweeps",
 			f.loaded, f.rounds)
 	}
 }
@@ -107,10 +107,8 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 			f.controls[i] = lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
 		}
 		fn := f.newFunction(lanes, time.Now)
-		cleaner := &sweep.Cleaner{Retention: &endless{}, Lanes: lanes, Now: time.Now, Logger: fn.Logger}
-		fn.Cleaner = cleaner
 		began := time.Now()
-		for range 3 { // the first sweep begins a round of the Cleaner, and the round lasts until after the third sweep
+		for range 3 {
 			if err := fn.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -118,9 +116,6 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 		if took := time.Since(began) / 3; took > 2*time.Second || len(f.woken) != 3*lanes {
 			t.Errorf("a sweep over %d lanes took %s, want at most 2s; %d of them were woken, want %d",
 				lanes, took, len(f.woken), 3*lanes)
-		}
-		if err := cleaner.Close(t.Context()); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -186,7 +181,7 @@ func (hangingInbox) Collect(ctx context.Context) error {
 }
 
 // Both sweeps of this test take files until their time limit is over. Long before that, each sweep wakes the lane and
-// begins a round of the Cleaner.
+// begins a round of upkeep.
 func TestFunction_FilesDelayNoLane(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"time"
 
 	"weir/internal/httpio"
 	"weir/internal/lane"
@@ -26,7 +27,7 @@ type Redactor interface {
 
 // Files removes the file in the archive that became a message, if there is one; see inbox.Collector.
 type Files interface {
-	EraseMessage(ctx context.Context, id string) error
+	EraseMessage(ctx context.Context, id string, acceptedAt time.Time) error
 }
 
 // Erase serves POST /api/messages/{id}/erase. All fields are needed, except Files.
@@ -86,7 +87,7 @@ func (f *Erase) removeFile(ctx context.Context, m weir.Message) error {
 	if f.Files == nil {
 		return nil
 	}
-	if err := f.Files.EraseMessage(ctx, m.Public().String()); err != nil {
+	if err := f.Files.EraseMessage(ctx, m.Public().String(), m.AcceptedAt); err != nil {
 		return &weir.Error{Kind: weir.Unavailable, Op: "erase",
 			Message: "the files of the message cannot be removed at the moment; try again", Err: err}
 	}

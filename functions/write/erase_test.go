@@ -87,7 +87,7 @@ type files struct {
 	fail error // the error that EraseMessage returns
 }
 
-func (f files) EraseMessage(_ context.Context, id string) error {
+func (f files) EraseMessage(_ context.Context, id string, _ time.Time) error {
 	f.log.calls = append(f.log.calls, "file "+id)
 	return f.fail
 }

@@ -2,12 +2,9 @@ package app
 
 import (
 	"context"
-	"log/slog"
 	"time"
 	_ "time/tzdata" // for platforms without time zone files
 
-	"weir/functions/sweep"
-	"weir/internal/audit"
 	"weir/internal/batch"
 	"weir/internal/history"
 	"weir/internal/inbox"
@@ -17,6 +14,7 @@ import (
 	"weir/internal/recur"
 	"weir/internal/replay"
 	"weir/internal/telemetry"
+	"weir/internal/upkeep"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -149,43 +147,27 @@ func (r *running) startHistory() *history.Keeper {
 // retentionShare is the time for which retention works on one lane before it turns to the next lane.
 const retentionShare = 5 * time.Second
 
-func (r *running) newCleaner() *sweep.Cleaner {
+// newUpkeep returns the clean-up of this process. Jobs of parts that the process does not have are left
+// out: other processes do them.
+func (r *running) newUpkeep() *upkeep.Keeper {
 	s := &r.settings
 	retention := &lane.Retention{Store: r.store, KeepFinal: time.Duration(s.Retention),
 		KeepDead: time.Duration(s.DeadRetention), TimeShare: retentionShare, Log: r.log,
 		OnRemoved: r.instruments.metrics.Removed}
-	return &sweep.Cleaner{Lanes: s.Lanes, Now: time.Now, Logger: r.log,
-		Retention: retentionJob{retention, r.history, r.audit, r.batches, r.inbox, r.log}}
-}
-
-// retentionJob is the retention of messages and of other data. Its RemoveForgottenBodies also removes old rows of the
-// history and of the audit log, old batches, and old files of the archive.
-type retentionJob struct {
-	*lane.Retention
-	history *history.Keeper // nil = this process writes no history
-	audit   *audit.Log
-	batches *batch.Runner    // nil = this process accepts no batches
-	inbox   *inbox.Collector // nil = this process takes no files
-	logger  *slog.Logger
-}
-
-// RemoveForgottenBodies implements sweep.Retention.
-func (j retentionJob) RemoveForgottenBodies(ctx context.Context) (time.Time, error) {
-	if j.history != nil {
-		j.history.RequestCleanup()
+	jobs := []upkeep.Job{
+		upkeep.EarlierEpochs(retention),
+		upkeep.ForgottenBodies(retention),
+		upkeep.AuditEntries(r.audit),
+		upkeep.HistoryRows(history.Expiry{Table: r.store.Table, Now: time.Now}),
+		upkeep.UnusedLeases(r.account.LeaseBlobs(), time.Now),
 	}
-	if _, err := j.audit.RemoveExpired(ctx); err != nil {
-		j.logger.Warn("audit: old entries not removed", "err", err)
+	if r.batches != nil {
+		jobs = append(jobs, upkeep.Batches(r.batches), upkeep.BatchDocuments(r.batches.RemoveDocuments))
 	}
-	if j.batches != nil {
-		if err := j.batches.RemoveExpired(ctx); err != nil {
-			j.logger.Warn("batch: old batches not removed", "err", err)
-		}
+	if r.inbox != nil {
+		jobs = append(jobs, upkeep.AcceptedFiles(r.inbox.RemoveAccepted),
+			upkeep.RejectedFiles(r.inbox.RemoveRejected))
 	}
-	if j.inbox != nil {
-		if err := j.inbox.RemoveExpired(ctx); err != nil {
-			j.logger.Warn("inbox: old files not removed", "err", err)
-		}
-	}
-	return j.Retention.RemoveForgottenBodies(ctx)
+	return upkeep.New(upkeep.Config{Retention: retention, Lanes: s.Lanes, Jobs: jobs, Table: r.store.Table,
+		JobsAt: r.upkeepAt, Now: time.Now, Logger: r.log})
 }

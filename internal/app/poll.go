@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"weir/functions/sweep"
 	"weir/internal/drain"
 	"weir/internal/poll"
 )
@@ -24,9 +23,9 @@ func (a *App) Poll(ctx context.Context, cfg poll.Config, startedAt time.Time) (*
 		return nil, fmt.Errorf("storage could not be opened: %w", err)
 	}
 	meter := poll.NewMeter(a.newSender(), time.Now)
-	r := newPollRunning(ctx, a, store, pipelineConfig{sender: meter, notAfter: cfg.NotAfter(startedAt)})
+	r := newPollRunning(ctx, a, store, pipelineConfig{sender: meter, notAfter: cfg.NotAfter(startedAt)},
+		firstUpkeep(startedAt, cfg.Period))
 	a.running.Store(r)
-	skipBlobSweep(r.cleaner, startedAt, cfg.Period)
 	run := &poll.Run{Config: cfg, Start: startedAt, Lanes: a.settings.Lanes, Log: store,
 		Drainer: pollDrainer{r.drainer, r.pipeline}, Sweeper: r.sweeper, Meter: meter, Now: time.Now, Logger: a.log}
 	summary, err := run.Do(ctx)
@@ -48,11 +47,12 @@ func (d pollDrainer) Close(ctx context.Context) error {
 	return errors.Join(err, closeNotifier(ctx, d.pipeline.notifier))
 }
 
-// skipBlobSweep lets only the first process of each hour search for bodies to which no row refers. A scheduler
-// starts a process for each period, and each search begins with a read of the row about the last search. Without
-// skipBlobSweep, each process would read this row.
-func skipBlobSweep(c *sweep.Cleaner, startedAt time.Time, period time.Duration) {
+// firstUpkeep returns the time before which a process of `weir poll` begins no job of upkeep. Only the
+// first process of each hour begins them: a scheduler starts a process for each period, and each job
+// begins with a read of its row.
+func firstUpkeep(startedAt time.Time, period time.Duration) time.Time {
 	if hour := startedAt.Truncate(time.Hour); !hour.After(startedAt.Add(-period)) {
-		c.ForgottenAt = hour.Add(time.Hour)
+		return hour.Add(time.Hour)
 	}
+	return startedAt
 }

@@ -19,6 +19,7 @@ import (
 	"weir/internal/redact"
 	"weir/internal/replay"
 	"weir/internal/storage"
+	"weir/internal/upkeep"
 	"weir/internal/upstream"
 )
 
@@ -26,7 +27,8 @@ import (
 type running struct {
 	*App
 	*pipeline
-	cleaner   *sweep.Cleaner
+	upkeep    *upkeep.Keeper
+	upkeepAt  time.Time // before this time this process begins no job of upkeep; zero = no limit
 	sweeper   *sweep.Function
 	audit     *audit.Log
 	inbox     *inbox.Collector // nil = this process takes no files from the inbox
@@ -46,10 +48,11 @@ type running struct {
 }
 
 // newPollRunning makes the parts for the command weir poll, which answers no requests.
-func newPollRunning(ctx context.Context, a *App, store *lane.Store, cfg pipelineConfig) *running {
+func newPollRunning(ctx context.Context, a *App, store *lane.Store, cfg pipelineConfig,
+	upkeepAt time.Time) *running {
 	r := &running{App: a, pipeline: newPipeline(ctx, a, store, cfg), checkEpoch: func() {},
-		audit: a.newAuditLog(store.Table)}
-	r.cleaner = r.newCleaner()
+		audit: a.newAuditLog(store.Table), upkeepAt: upkeepAt}
+	r.upkeep = r.newUpkeep()
 	r.sweeper = r.newSweeper(r.drainer)
 	return r
 }
@@ -67,7 +70,7 @@ func newServerRunning(ctx context.Context, a *App, store *lane.Store, isHosted b
 	r.batches = r.newBatches()
 	r.inbox = r.newInbox()
 	r.audit = a.newAuditLog(store.Table)
-	r.cleaner = r.newCleaner()
+	r.upkeep = r.newUpkeep()
 	r.sweeper = r.newSweeper(r.waker)
 	r.gauges = r.newLaneGauges()
 	r.handler = newRouter(r.log, r.listRoutes())
@@ -75,7 +78,7 @@ func newServerRunning(ctx context.Context, a *App, store *lane.Store, isHosted b
 }
 
 func (r *running) newSweeper(waker sweep.Waker) *sweep.Function {
-	f := &sweep.Function{Log: sweepReader{r.store, r}, Waker: waker, Cleaner: r.cleaner, Schedules: r.schedules,
+	f := &sweep.Function{Log: sweepReader{r.store, r}, Waker: waker, Upkeep: r.upkeep, Schedules: r.schedules,
 		Lanes: r.settings.Lanes, Now: time.Now, Logger: r.log}
 	if r.inbox != nil {
 		f.Inbox = r.inbox
@@ -165,9 +168,9 @@ func (r *running) closeWork(ctx context.Context) error {
 // closeBackground ends the work on batches, files, bulk replays and retention.
 func (r *running) closeBackground(ctx context.Context) error {
 	if r.replays == nil {
-		return r.cleaner.Close(ctx)
+		return r.upkeep.Close(ctx)
 	}
-	closers := []func(context.Context) error{r.batches.Close, r.replays.Close, r.cleaner.Close}
+	closers := []func(context.Context) error{r.batches.Close, r.replays.Close, r.upkeep.Close}
 	if r.inbox != nil {
 		closers = append(closers, r.inbox.Close)
 	}

@@ -366,7 +366,7 @@ func TestRemoveExpired(t *testing.T) {
 		}
 		time.Sleep(29 * 24 * time.Hour)
 		young := p.awaitFinal(p.accept(batch.Spec{}, newFeed(1, "/b")).ID)
-		if err := p.RemoveExpired(w.Context()); err != nil {
+		if err := removeOld(w.Context(), p.Runner); err != nil {
 			t.Fatal(err)
 		}
 		if names := strings.Join(w.blobNames(), " "); strings.Contains(names, "aaaabbbb") ||
@@ -375,7 +375,7 @@ func TestRemoveExpired(t *testing.T) {
 				names)
 		}
 		time.Sleep(2 * 24 * time.Hour)
-		if err := p.RemoveExpired(w.Context()); err != nil {
+		if err := removeOld(w.Context(), p.Runner); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := p.Get(w.Context(), old.ID); kindOf(err) != weir.NotFound {

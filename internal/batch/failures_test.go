@@ -63,7 +63,7 @@ func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
 			time.Sleep(15 * 24 * time.Hour)
 			later := p.awaitFinal(p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(3, "/a")).ID)
 			time.Sleep(16 * 24 * time.Hour)
-			if err := p.RemoveExpired(w.Context()); err != nil {
+			if err := removeOld(w.Context(), p.Runner); err != nil {
 				t.Fatal(err)
 			}
 			w.checkRepeat(p, later.ID)
@@ -242,7 +242,7 @@ func TestRemoveExpired_LeavesUnfinishedBatches(t *testing.T) {
 		mend := p.failWhile(isDocumentRead)
 		b := p.accept(batch.Spec{}, newFeed(3, "/a"))
 		time.Sleep(31 * 24 * time.Hour)
-		if err := other.RemoveExpired(w.Context()); err != nil {
+		if err := removeOld(w.Context(), other.Runner); err != nil {
 			t.Fatal(err)
 		}
 		mend()

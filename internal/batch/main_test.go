@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -200,4 +201,11 @@ func kindOf(err error) weir.Kind {
 		return -1
 	}
 	return e.Kind
+}
+
+// removeOld does what the jobs of package upkeep do about batches.
+func removeOld(ctx context.Context, r *batch.Runner) error {
+	_, err := r.RemoveExpired(ctx)
+	_, _, walkErr := r.RemoveDocuments(ctx, "")
+	return errors.Join(err, walkErr)
 }

@@ -2,35 +2,52 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
 	"weir/internal/storage"
+	"weir/internal/storage/listing"
 )
 
 // uploadTime is longer than any call of Accept. So a blob that is older than uploadTime can be removed if its batch has
 // no row.
 const uploadTime = 24 * time.Hour
 
-// RemoveExpired removes the final batches whose retention is over. It also removes old blobs without a batch, which
-// remain, for example, if a process dies during Accept.
-func (r *Runner) RemoveExpired(ctx context.Context) error {
+// RemoveExpired removes the final batches whose retention is over, until none is left or ctx ends. It
+// reports whether none is left. If storage refuses to remove a batch, RemoveExpired removes the others,
+// and returns the first such error.
+func (r *Runner) RemoveExpired(ctx context.Context) (isDone bool, err error) {
+	var refused error
 	q := storage.Query{Partition: partition, From: idPrefix(r.Now().Add(-retention)), To: keyPrefix}
 	for {
 		page, err := r.store.table.Range(ctx, q)
 		if err != nil {
-			return err
+			return false, err
 		}
 		for _, found := range page.Rows {
-			if err := r.removeBatch(ctx, found); err != nil {
-				return err
+			err := r.removeBatch(ctx, found)
+			if ctx.Err() != nil || isAway(err) {
+				return false, err
+			}
+			if refused == nil {
+				refused = err
 			}
 			q.From, q.After = "", found.Key
 		}
 		if !page.More {
-			return r.removeForgotten(ctx)
+			return true, refused
 		}
 	}
+}
+
+// isAway reports whether an error means that storage cannot be reached.
+func isAway(err error) bool {
+	switch storage.KindOf(err) {
+	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
+		return true
+	}
+	return false
 }
 
 func (r *Runner) removeBatch(ctx context.Context, found storage.Row) error {
@@ -74,35 +91,46 @@ func (r *Runner) removeBlob(ctx context.Context, name string) error {
 	return nil
 }
 
-// removeForgotten removes old blobs whose batch has no row.
-func (r *Runner) removeForgotten(ctx context.Context) error {
-	isKnown := map[string]bool{}
-	for marker, more := "", true; more; more = marker != "" {
-		page, err := r.Blobs.List(ctx, blobsPrefix, marker)
+// RemoveDocuments removes old documents whose batch has no row, from a marker on; "" = from the
+// beginning. Such documents remain, for example, if a process dies during Accept. RemoveDocuments
+// returns the marker to continue from, and reports whether the walk has ended.
+func (r *Runner) RemoveDocuments(ctx context.Context, marker string) (next string, isDone bool, err error) {
+	isKnown, refused := map[string]bool{}, error(nil)
+	next, isDone, err = listing.Walk([]string{blobsPrefix}, marker, func(prefix, at string) (string, error) {
+		page, err := r.Blobs.List(ctx, prefix, at)
 		if err != nil {
-			return err
+			return "", err
 		}
 		for _, blob := range page.Infos {
-			id, _, _ := strings.Cut(strings.TrimPrefix(blob.Name, blobsPrefix), "/")
-			if r.Now().Sub(blob.ModifiedAt) < uploadTime {
-				continue
+			err := r.removeForgotten(ctx, blob, isKnown)
+			if ctx.Err() != nil || isAway(err) {
+				return "", err
 			}
-			known, isCached := isKnown[id]
-			if !isCached {
-				_, err := r.store.table.Get(ctx, partition, id)
-				if err != nil && !storage.Is(err, storage.NotFound) {
-					return err
-				}
-				known = err == nil
-				isKnown[id] = known
-			}
-			if !known {
-				if err := r.removeBlob(ctx, blob.Name); err != nil {
-					return err
-				}
+			if refused == nil {
+				refused = err
 			}
 		}
-		marker = page.Next
+		return page.Next, nil
+	})
+	return next, isDone, errors.Join(err, refused)
+}
+
+// removeForgotten removes a blob if it is old and its batch has no row. The map isKnown has the batches
+// that were looked up.
+func (r *Runner) removeForgotten(ctx context.Context, blob storage.BlobInfo, isKnown map[string]bool) error {
+	if r.Now().Sub(blob.ModifiedAt) < uploadTime {
+		return nil
 	}
-	return nil
+	id, _, _ := strings.Cut(strings.TrimPrefix(blob.Name, blobsPrefix), "/")
+	if _, isCached := isKnown[id]; !isCached {
+		_, err := r.store.table.Get(ctx, partition, id)
+		if err != nil && !storage.Is(err, storage.NotFound) {
+			return err
+		}
+		isKnown[id] = err == nil
+	}
+	if isKnown[id] {
+		return nil
+	}
+	return r.removeBlob(ctx, blob.Name)
 }

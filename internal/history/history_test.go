@@ -128,7 +128,7 @@ func TestKeeper_AllInstancesAndRestarts(t *testing.T) {
 	})
 }
 
-// An instance makes at most one request to storage a minute, even in a minute in which it removes expired rows.
+// An instance makes at most one request to storage a minute.
 func TestKeeper_OneTransactionAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,9 +139,6 @@ func TestKeeper_OneTransactionAMinute(t *testing.T) {
 			if minute < 3*60 || minute%45 == 0 {
 				k.countMessage(0, time.Second)
 			}
-			if minute%60 == 0 {
-				k.RequestCleanup()
-			}
 			time.Sleep(time.Minute)
 			if n := k.table.n.Load() - before; n > 1 {
 				t.Fatalf("%d transactions in minute %d, want at most 1", n, minute)
@@ -149,17 +146,16 @@ func TestKeeper_OneTransactionAMinute(t *testing.T) {
 			before = k.table.n.Load()
 		}
 		page, err := table.Range(t.Context(), storage.Query{Partition: "history"})
-		if err != nil || len(page.Rows) > 8*24+3 || len(page.Rows) < 8*24 {
-			t.Errorf("%d rows are kept: %v, want at most %v Rows, at least %v Rows and no error", len(page.Rows), err,
-				8*24+3, 8*24)
+		if err != nil || len(page.Rows) > 10*24+1 || len(page.Rows) < 10*24 {
+			t.Errorf("got %d rows, %v; want one an hour, 240 or 241", len(page.Rows), err)
 		}
 		time.Sleep(10 * time.Minute)
 		for range 24 * 60 { // messages wait for their due time, and nothing else happens
 			k.Waits(0, 7, 0)
 			time.Sleep(time.Minute)
 		}
-		if n := k.table.n.Load() - before; n > 24*(6+2)+10 { // per hour: six writes, and two for a cleanup
-			t.Errorf("%d transactions for a day at rest, want at most %v", n, 24*(6+2)+10)
+		if n := k.table.n.Load() - before; n > 24*6+10 {
+			t.Errorf("%d transactions for a day at rest, want at most %v", n, 24*6+10)
 		}
 		if s := readSeries(t, k, 30*time.Minute, time.Minute, -1); s[len(s)-3].Total().Waiting != 7 {
 			t.Errorf("%d messages wait between two writes, want 7", s[len(s)-3].Total().Waiting)
@@ -398,21 +394,32 @@ func TestKeeper_Pace(t *testing.T) {
 	})
 }
 
-// A Keeper does not clean up in its first minutes. If a cleanup is requested in these minutes, the Keeper cleans up
-// later, because the process may not live until the next request comes.
-func TestKeeper_RemembersAnEarlyRequestForACleanup(t *testing.T) {
+// All instances write rows, and each row is removed after its retention, however many there are.
+func TestExpiry_RemovesAllOldRows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		table := memory.New(time.Now).Table()
-		before := newInstance(t, table)
-		before.countMessage(0, time.Millisecond)
-		time.Sleep(9 * 24 * time.Hour)
-		young := newInstance(t, table)
-		young.RequestCleanup()
-		time.Sleep(20 * time.Minute)
-		page, err := table.Range(t.Context(), storage.Query{Partition: "history"})
-		if err != nil || len(page.Rows) != 0 {
-			t.Errorf("%d rows are left, %v, want 0 Rows and no error", len(page.Rows), err)
+		for range 30 {
+			newInstance(t, table).countMessage(0, time.Millisecond)
+		}
+		for hour := range 10 * 24 {
+			time.Sleep(time.Hour)
+			for i := range 12 {
+				key := fmt.Sprintf("%s_other%02d", time.Now().UTC().Format("2006010215"), i)
+				_, err := table.Transact(t.Context(), "history", []storage.Op{{Kind: storage.Upsert, Key: key}})
+				if err != nil {
+					t.Fatal(hour, err)
+				}
+			}
+		}
+		isDone, err := history.Expiry{Table: table, Now: time.Now}.RemoveExpired(t.Context())
+		if err != nil || !isDone {
+			t.Errorf("got done %v, %v; want true and no error", isDone, err)
+		}
+		old := storage.Query{Partition: "history",
+			To: time.Now().UTC().Add(-8 * 24 * time.Hour).Format("2006010215")}
+		if page, err := table.Range(t.Context(), old); err != nil || len(page.Rows) != 0 {
+			t.Errorf("got %d old rows, %v; want none", len(page.Rows), err)
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math/big"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"weir/internal/panics"
@@ -26,17 +25,14 @@ type Config struct {
 // Keeper is safe for concurrent use.
 type Keeper struct {
 	Config
-	instance  string
-	startedAt time.Time
-	stop      context.CancelFunc
-	done      chan struct{}
+	instance string
+	stop     context.CancelFunc
+	done     chan struct{}
 
 	leaving chan struct{} // closed by Leave
 	leave   sync.Once
 
-	lastWritten      string       // the hour and the last minute of the latest write; "" = write the hour again
-	cleanupRequested atomic.Bool  // RequestCleanup was called, and the cleanup has not begun
-	expiredOps       []storage.Op // deletions of expired rows for the next transaction; empty = none
+	lastWritten string // the hour and the last minute of the latest write; "" = write the hour again
 
 	cache cachedView
 }
@@ -44,7 +40,7 @@ type Keeper struct {
 // NewKeeper returns a Keeper, and starts its writes.
 func NewKeeper(cfg Config) *Keeper {
 	ctx, stop := context.WithCancel(context.Background())
-	k := &Keeper{Config: cfg, instance: rand.Text()[:10], startedAt: cfg.Now(), stop: stop, done: make(chan struct{}),
+	k := &Keeper{Config: cfg, instance: rand.Text()[:10], stop: stop, done: make(chan struct{}),
 		leaving: make(chan struct{})}
 	go func() {
 		defer close(k.done)
@@ -52,14 +48,6 @@ func NewKeeper(cfg Config) *Keeper {
 	}()
 	return k
 }
-
-// minCleanupAge is the age of a Keeper before its first cleanup. In its first minutes a process has more urgent work.
-const minCleanupAge = 10 * time.Minute
-
-// RequestCleanup requests the removal of expired rows, and returns at once. For a cleanup, the Keeper leaves out two of
-// its writes: in place of the first write it searches for expired rows, and in place of the second write it deletes
-// them. After Leave the Keeper removes no rows. One call an hour is enough for all instances together.
-func (k *Keeper) RequestCleanup() { k.cleanupRequested.Store(true) }
 
 // Leave makes the Keeper write the present minute at once, and again soon after each change of the counts. So little is
 // lost if the process is killed. Leave does not wait for a write.
@@ -101,7 +89,7 @@ func (k *Keeper) runLoop(ctx context.Context) {
 			return
 		}
 		k.dropCache()
-		k.logFailure(ctx, k.writeOnce)
+		k.logFailure(ctx, func(ctx context.Context) error { return k.writeMinutes(ctx, false) })
 	}
 }
 
@@ -149,26 +137,6 @@ func randomDuration(span time.Duration) time.Duration {
 		return 0
 	}
 	return time.Duration(n.Int64())
-}
-
-// writeOnce makes at most one request to storage: it deletes expired rows, searches for expired rows, or writes
-// minutes.
-func (k *Keeper) writeOnce(ctx context.Context) error {
-	switch {
-	case len(k.expiredOps) > 0:
-		ops := k.expiredOps
-		k.expiredOps = nil
-		_, err := k.Table.Transact(ctx, partition, ops)
-		if storage.Is(err, storage.NotFound) { // another instance has deleted a row
-			return nil
-		}
-		return err
-	case k.Now().Sub(k.startedAt) >= minCleanupAge && k.cleanupRequested.Swap(false):
-		var err error
-		k.expiredOps, err = findExpired(ctx, k.Table, k.Now())
-		return err
-	}
-	return k.writeMinutes(ctx, false)
 }
 
 // writeMinutes writes the oldest hour that has new completed minutes. If "unfinished" is true, it writes all hours and

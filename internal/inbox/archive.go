@@ -36,9 +36,19 @@ func archiveName(f storage.File) string {
 	return f.ModifiedAt.UTC().Format("20060102T150405Z") + "-" + keyOf(f)[len("file-"):][:12] + "/" + shortName(f.Name)
 }
 
-// messageName returns the name that a message's file gets among the accepted files. EraseMessage finds the file by the
-// folder, which is the message's id.
-func messageName(id string, f storage.File) string { return id + "/" + shortName(f.Name) }
+// messageName returns the name that a message's file gets among the accepted files. EraseMessage finds
+// the file by its folders: the day of the message's acceptance, and the message's id.
+func messageName(m weir.Message, f storage.File) string {
+	return messageFolder(m.Public().String(), m.AcceptedAt) + shortName(f.Name)
+}
+
+func messageFolder(id string, acceptedAt time.Time) string {
+	return acceptedAt.UTC().Format(dayFormat) + "/" + id + "/"
+}
+
+// dayFormat is the beginning of a name in the archive. Names sort by day, so that the walk over an
+// archive ends at the first young file.
+const dayFormat = "20060102"
 
 func shortName(name string) string {
 	if len(name) > maxArchived {
@@ -159,52 +169,6 @@ func findExact(ctx context.Context, files storage.Files, name string) (*storage.
 		return nil, err
 	}
 	return &page.Files[0], nil
-}
-
-// EraseMessage removes the accepted file of a message, if there is one.
-func (c *Collector) EraseMessage(ctx context.Context, id string) error {
-	return c.removeFiles(ctx, c.Accepted, id+"/", func(storage.File) bool { return true })
-}
-
-// RemoveExpired removes accepted and rejected files past their retention.
-func (c *Collector) RemoveExpired(ctx context.Context) error {
-	before := c.Now().Add(-c.Retention)
-	isExpired := func(f storage.File) bool { return f.ModifiedAt.Before(before) }
-	isExpiredFile := func(f storage.File) bool { return isExpired(f) && !strings.HasPrefix(f.Name, leftPrefix) }
-	return errors.Join(c.removeFiles(ctx, c.Accepted, "", isExpiredFile), c.removeMarkers(ctx, isExpired),
-		c.removeFiles(ctx, c.Rejected, "", isExpired))
-}
-
-// removeFiles removes each file whose name begins with a prefix, if the function "matches" returns true for the file.
-// If storage refuses to delete a file, for example because of a legal hold, removeFiles still removes the other files.
-// At the end it returns the first such error. If storage cannot be reached, removeFiles returns at once.
-func (c *Collector) removeFiles(ctx context.Context, from storage.Files, prefix string,
-	matches func(storage.File) bool) error {
-	var first error
-	for marker, more := "", true; more; more = marker != "" {
-		page, err := from.List(ctx, prefix, marker)
-		if errors.Is(err, storage.ErrGone) {
-			return nil
-		}
-		if err != nil {
-			return errors.Join(first, err)
-		}
-		for _, f := range page.Files {
-			if !matches(f) {
-				continue
-			}
-			err := from.Delete(ctx, f.Name, f.ETag)
-			switch {
-			case err == nil || isChanged(err):
-			case endsRun(ctx, err):
-				return errors.Join(first, err)
-			case first == nil:
-				first = err
-			}
-		}
-		marker = page.Next
-	}
-	return first
 }
 
 // isChanged reports whether err means that a file was removed or overwritten after it was listed.

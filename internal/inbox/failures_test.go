@@ -41,7 +41,7 @@ func TestRemoveExpired_GoesOnAfterAFileThatCannotBeDeleted(t *testing.T) {
 		w.dropFile("later.xml", "<article/>") // in the archive, its name sorts after the name of fixed.xml
 		p.takeFiles()
 		time.Sleep(retention + time.Second)
-		if err := p.RemoveExpired(w.Context()); !storage.Is(err, storage.Conflict) {
+		if err := p.removeOld(w.Context()); !storage.Is(err, storage.Conflict) {
 			t.Errorf("got %v, want the error of fixed.xml", err)
 		}
 		w.checkNames("rejected", w.rejected, "fixed.xml")

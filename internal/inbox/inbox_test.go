@@ -249,14 +249,14 @@ func TestRemoveExpired_AndEraseMessage(t *testing.T) {
 		p.takeFiles()
 		for _, m := range w.lanes.Messages() {
 			if m.Key == "/c" {
-				if err := p.EraseMessage(w.Context(), m.Public().String()); err != nil {
+				if err := p.EraseMessage(w.Context(), m.Public().String(), m.AcceptedAt); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		w.checkNames("accepted", w.accepted, "old.xml", "new.xml")
 		time.Sleep(time.Second)
-		if err := p.RemoveExpired(w.Context()); err != nil {
+		if err := p.removeOld(w.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.checkNames("accepted", w.accepted, "new.xml")
@@ -352,9 +352,9 @@ func (w *world) eraseOnlyMessage(p *process) {
 	id := messages[0].Public()
 	_, err := w.lanes.Store.Requests().Cancel(w.Context(), id)
 	for _, step := range []func() error{
-		func() error { return p.EraseMessage(w.Context(), id.String()) },
+		func() error { return p.EraseMessage(w.Context(), id.String(), messages[0].AcceptedAt) },
 		func() error { _, err := w.lanes.Store.Requests().Erase(w.Context(), id); return err },
-		func() error { return p.EraseMessage(w.Context(), id.String()) },
+		func() error { return p.EraseMessage(w.Context(), id.String(), messages[0].AcceptedAt) },
 	} {
 		if err == nil {
 			err = step()

@@ -18,8 +18,8 @@ import (
 // of its ordering key. So a marker among the accepted files remembers the version, and is removed only when the inbox
 // no longer has that version.
 
-// leftPrefix begins the names of the markers. No folder of an accepted file begins with it: those are ids of messages,
-// or begin with digits.
+// leftPrefix begins the names of the markers. No folder of an accepted file is named so: those begin with the day, or
+// are ids of messages in base64, which are longer.
 const leftPrefix = "left/"
 
 // leftFiles has the names of all markers. A run lists them once at its start, because a look for the marker of each file
@@ -93,20 +93,6 @@ func (c *Collector) removeLeft(ctx context.Context, f storage.File) error {
 		return nil
 	}
 	return err
-}
-
-// removeMarkers removes the markers past the retention whose file is no longer in the inbox.
-func (c *Collector) removeMarkers(ctx context.Context, isExpired func(storage.File) bool) error {
-	var undecided error
-	err := c.removeFiles(ctx, c.Accepted, leftPrefix, func(marker storage.File) bool {
-		if !isExpired(marker) || undecided != nil {
-			return false
-		}
-		var isThere bool
-		isThere, undecided = c.hasMarked(ctx, marker)
-		return undecided == nil && !isThere
-	})
-	return errors.Join(err, undecided)
 }
 
 // hasMarked reports whether the inbox has the version of a file to which a marker belongs.

@@ -74,10 +74,10 @@ func TestCollect_AFileThatCannotBeDeletedIsTakenOnce(t *testing.T) {
 				}
 				time.Sleep(2 * time.Hour)
 			}
-			if err := p.RemoveExpired(w.Context()); err != nil {
+			if err := p.removeOld(w.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.batches.RemoveExpired(w.Context()); err != nil {
+			if _, err := p.batches.RemoveExpired(w.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -133,7 +133,7 @@ func TestCollect_ANewVersionOfALeftFileIsTaken(t *testing.T) {
 			t.Errorf("got the messages %q, want %q", got, want)
 		}
 		time.Sleep(retention + time.Hour)
-		if err := p.RemoveExpired(w.Context()); err != nil {
+		if err := p.removeOld(w.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.checkNames("accepted", w.accepted)

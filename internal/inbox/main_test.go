@@ -3,7 +3,9 @@ package inbox_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -131,6 +133,9 @@ func newArticle(key string, n int) string {
 	return fmt.Sprintf(`<article path="%s"><title>%d</title></article>`, key, n)
 }
 
+// dayFolder is the day with which the name of a message's file in the archive begins.
+var dayFolder = regexp.MustCompile(`^\d{8}/`)
+
 // namesIn returns the sorted names of the files in a container, without the folders that Weir adds in the archive.
 func (w *world) namesIn(files storage.Files) (names []string) {
 	w.Helper()
@@ -142,7 +147,7 @@ func (w *world) namesIn(files storage.Files) (names []string) {
 		for _, f := range page.Files {
 			name := f.Name
 			if files != storage.Files(w.inbox) {
-				_, name, _ = strings.Cut(name, "/")
+				_, name, _ = strings.Cut(dayFolder.ReplaceAllString(name, ""), "/")
 			}
 			names = append(names, name)
 		}
@@ -193,4 +198,11 @@ func (w *world) problemsOf(files storage.Files, name string) (p wire.FileProblem
 func simulateWith(t *testing.T, split string, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(newWorld(t, split)) })
+}
+
+// removeOld does what the jobs of package upkeep do about files.
+func (p *process) removeOld(ctx context.Context) error {
+	_, _, err := p.RemoveAccepted(ctx, "")
+	_, _, rejectedErr := p.RemoveRejected(ctx, "")
+	return errors.Join(err, rejectedErr)
 }

@@ -278,14 +278,14 @@ func (c *Collector) archiveMessage(ctx context.Context, filed lane.Receipt, f st
 		}
 	}
 	err := writePauses.Do(ctx, func() error {
-		return c.archiveFile(ctx, c.Accepted, messageName(id.String(), f), f, bytes.NewReader(body))
+		return c.archiveFile(ctx, c.Accepted, messageName(filed.Message, f), f, bytes.NewReader(body))
 	})
 	if err != nil {
 		return err
 	}
 	isErased, err := c.isErased(ctx, id)
 	if err == nil && isErased {
-		err = c.EraseMessage(ctx, id.String())
+		err = c.EraseMessage(ctx, id.String(), filed.Message.AcceptedAt)
 	}
 	return err
 }

@@ -10,10 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/functions/sweep"
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
+	"weir/internal/upkeep"
 	"weir/internal/weir"
 )
 
@@ -115,7 +115,8 @@ func TestRetention_KeepsUp(t *testing.T) {
 					doneAt = time.Now()
 				}
 			}}
-		c := &sweep.Cleaner{Retention: r, Lanes: lanes, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}
+		c := upkeep.New(upkeep.Config{Retention: r, Lanes: lanes, Table: account.Table(), Now: time.Now,
+			Logger: slog.New(slog.DiscardHandler)})
 		began := time.Now()
 		c.BeginRound()
 		time.Sleep(time.Minute)

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"weir/functions/sweep"
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/storage/timelimit"
+	"weir/internal/upkeep"
 	"weir/internal/weir"
 )
 
@@ -45,15 +45,16 @@ func simulatesDays(name string) bool {
 	})
 }
 
-// newCleaner returns the part of a process that starts retention.
-func (p *process) newCleaner() *sweep.Cleaner {
+// newUpkeep returns the part of a process that starts retention.
+func (p *process) newUpkeep() *upkeep.Keeper {
 	store := *p.store
 	store.Table, store.Bodies = p.newTable("retention "), timelimit.Blobs(retentionBlobs{blobPort{p}})
 	r := &lane.Retention{Store: &store, KeepFinal: keepFor, KeepDead: keepDeadFor, TimeShare: 5 * time.Second,
 		OnRemoved: func(removed, refused int) {
 			p.w.check.addCounts(func(c *counts) { c.Removed += removed; c.Kept += refused })
 		}}
-	return &sweep.Cleaner{Retention: r, Lanes: p.w.lanes, Now: p.now, Logger: discardLog}
+	return upkeep.New(upkeep.Config{Retention: r, Lanes: p.w.lanes, Table: store.Table, Now: p.now,
+		Logger: discardLog, Jobs: []upkeep.Job{upkeep.EarlierEpochs(r), upkeep.ForgottenBodies(r)}})
 }
 
 // errForGood returns the error for a row or body that storage always refuses to remove.

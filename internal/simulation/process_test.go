@@ -25,6 +25,7 @@ import (
 	"weir/internal/storage/denial"
 	"weir/internal/storage/timelimit"
 	"weir/internal/ticket"
+	"weir/internal/upkeep"
 )
 
 // slot is one instance of the platform. Its host runs one process after the other.
@@ -55,7 +56,7 @@ type process struct {
 	process *tickets.Function
 	poison  *poison.Function
 	sweep   *sweep.Function
-	cleaner *sweep.Cleaner
+	upkeep  *upkeep.Keeper
 	runner  *recur.Runner
 	notify  *notify.Sender
 	carrier *replay.Runner
@@ -142,9 +143,9 @@ func (s *slot) startProcess() {
 	p.store.Notifier = p.notify
 	p.carrier = p.bulkCarrier()
 	p.audit = p.newAuditLog()
-	p.cleaner = p.newCleaner()
+	p.upkeep = p.newUpkeep()
 	p.sweep = &sweep.Function{Log: bulkLook{mailLook{p.store, p.notify}, p.carrier}, Waker: p.drainer,
-		Cleaner: p.cleaner, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: discardLog}
+		Upkeep: p.upkeep, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: discardLog}
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()
@@ -364,7 +365,7 @@ func (p *process) stopInOrder() {
 	_ = p.carrier.Close(ctx)
 	_ = p.drainer.Close(ctx)
 	_ = p.notify.Close(ctx)
-	_ = p.cleaner.Close(ctx)
+	_ = p.upkeep.Close(ctx)
 	p.killProcess()
 }
 
@@ -437,7 +438,7 @@ func (s *slot) endSlot(context.Context) {
 		_ = p.carrier.Close(ctx)
 		_ = p.drainer.Close(ctx)
 		_ = p.notify.Close(ctx)
-		_ = p.cleaner.Close(ctx)
+		_ = p.upkeep.Close(ctx)
 		cancel()
 		p.host.Wait()
 		p.bell.Wait(context.Background())

@@ -112,6 +112,11 @@ func (a *Account) Bodies() timelimit.BlobPort { return a.judged.bodies }
 // Leases returns the leases of lanes and all other leases.
 func (a *Account) Leases() storage.Leases { return timelimit.Leases(a.leases) }
 
+// LeaseBlobs returns the blobs of the leases. A blob cannot be deleted while a process holds its lease.
+func (a *Account) LeaseBlobs() timelimit.BlobPort {
+	return timelimit.Blobs(&Blobs{container: a.leases.container})
+}
+
 // Inbox returns the container that other systems put files into.
 func (a *Account) Inbox() storage.Files { return a.judged.inbox }
 

@@ -22,6 +22,7 @@ type lease struct {
 	id        string // id of the last successful Acquire; an expired lease keeps its id; empty = released
 	length    time.Duration
 	expiresAt time.Time
+	createdAt time.Time
 }
 
 var _ storage.Leases = (*Leases)(nil)
@@ -41,7 +42,44 @@ func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Durat
 		return newError("lease acquire", storage.Conflict, nil)
 	}
 	length = wholeSeconds(length)
-	l.leases[name] = &lease{id: id, length: length, expiresAt: l.now().Add(length)}
+	created := l.now()
+	if held != nil {
+		created = held.createdAt
+	}
+	l.leases[name] = &lease{id: id, length: length, expiresAt: l.now().Add(length), createdAt: created}
+	return nil
+}
+
+// List returns one page of the leases' blobs.
+func (l *Leases) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
+	if err := ctx.Err(); err != nil {
+		return storage.BlobPage{}, newError("blob list", storage.Unavailable, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	names, next := listNames(l.leases, prefix, marker)
+	page := storage.BlobPage{Next: next}
+	for _, name := range names {
+		page.Infos = append(page.Infos, storage.BlobInfo{Name: name, ModifiedAt: l.leases[name].createdAt})
+	}
+	return page, nil
+}
+
+// Delete removes the blob of a lease. It returns Precondition if a holder has the lease.
+func (l *Leases) Delete(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return newError("blob delete", storage.Unavailable, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := l.leases[name]
+	switch {
+	case held == nil:
+		return newError("blob delete", storage.NotFound, nil)
+	case held.id != "" && l.now().Before(held.expiresAt):
+		return newError("blob delete", storage.Precondition, nil)
+	}
+	delete(l.leases, name)
 	return nil
 }
 
