@@ -87,14 +87,16 @@ func TestDrill(t *testing.T) {
 
 func (d *drill) isDown() {
 	d.setFaults(`{"down":true}`)
-	id := d.post("/down/1")
+	ids := []string{d.post("/down/1"), d.post("/down/2")} // of one key alone, the message could be the cause
 	d.awaitCondition("the lane is paused", time.Minute, func() bool { return d.readLane().PausedBy == "cms" })
 	d.awaitOnPage("CMS down", "The CMS is unavailable.", "503 Service Unavailable")
 	if l := d.readLane(); !strings.Contains(l.PauseReason, "503") || l.EmptyInSeconds != nil {
 		d.t.Errorf("CMS down: got %+v, want the words of the CMS, and no time until the lane is empty", l)
 	}
 	d.setFaults(`{}`)
-	d.awaitDelivered(id)
+	for _, id := range ids {
+		d.awaitDelivered(id)
+	}
 	d.awaitCondition("the error is over", time.Minute, func() bool {
 		l := d.readLane()
 		return l.LastDeliveredAt.After(l.LastErrorAt)
