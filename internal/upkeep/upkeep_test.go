@@ -53,12 +53,13 @@ func (r *rig) start(jobs ...upkeep.Job) *upkeep.Keeper {
 		Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// sweepFor begins a round each minute.
+// sweepFor begins a round each minute, and returns when all work waits.
 func (r *rig) sweepFor(k *upkeep.Keeper, span time.Duration) {
 	for range span / time.Minute {
 		k.BeginRound()
 		time.Sleep(time.Minute)
 	}
+	synctest.Wait()
 }
 
 func (r *rig) stop(k *upkeep.Keeper) {
