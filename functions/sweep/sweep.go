@@ -33,8 +33,8 @@ type Reader interface {
 // Waker makes this process work on a lane, or enqueues a ticket for the lane.
 type Waker interface{ Wake(lane int) }
 
-// RoundBeginner removes what is past its retention; see package upkeep. BeginRound begins a round of it in the
-// background, and returns at once.
+// RoundBeginner begins rounds of retention; see package upkeep. BeginRound begins a round in the background, and
+// returns at once.
 type RoundBeginner interface{ BeginRound() }
 
 // Schedules runs recurring messages. Load reads all schedules from storage, so that a schedule runs even if the process

@@ -163,7 +163,7 @@ func (failing) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("invalid proxy address %q: %w", "ht!tp://weir:word-of-proxy@proxy", io.ErrUnexpectedEOF)
 }
 
-// A secret can stand in the wrong place of weir.yaml. The problem quotes what is wrong, and is printed and logged.
+// A secret can stand in the wrong place of weir.yaml. The problem quotes the wrong value, and is printed and logged.
 func TestSettings_ProblemsHaveNoValuesOfVariables(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -64,7 +64,7 @@ type Wrapper struct {
 }
 
 // SignIn describes the sign-in in front of the app. On a path that needs sign-in, the platform sets the header
-// X-MS-CLIENT-PRINCIPAL-NAME. On all other paths, any client can send the header, so it names nobody there.
+// X-MS-CLIENT-PRINCIPAL-NAME. On all other paths, any client can send the header, so it proves no identity there.
 type SignIn struct {
 	IsRequired bool
 	OpenPaths  []string // paths that need no sign-in; an element that ends in "/*" is all paths below

@@ -72,7 +72,7 @@ func (p *Pace) limiterOf(keyID string, now time.Time) *rate.Limiter {
 		}
 	}
 	if len(p.keys) >= maxPaced {
-		clear(p.keys) // the host lets only known keys pass, and nobody has a thousand
+		clear(p.keys) // the host lets only known keys pass, so this is not expected
 	}
 	l := rate.NewLimiter(perSecond, burst)
 	p.keys[keyID] = l

@@ -62,7 +62,7 @@ func TestPace_LimitsTheChangesOfAKey(t *testing.T) {
 	}
 }
 
-// What has no entry is not counted, and an operator's key has no limit.
+// A request without an entry in the log is not counted, and an operator's key has no limit.
 func TestPace_CountsEntriesOfProgramsOnly(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -291,7 +291,7 @@ func FuzzRedact(f *testing.F) {
 			*text = strings.ToValidUTF8(*text, "?")
 		}
 		if key == "" || key == other || len(key)+len(other)+len(reason) > 300 {
-			t.Skip()
+			return
 		}
 		c := &clock{time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)}
 		l := &audit.Log{Table: memory.New(c.Now).Table(), Now: c.Now, Logger: quiet}

@@ -203,7 +203,7 @@ func kindOf(err error) weir.Kind {
 	return e.Kind
 }
 
-// removeOld does what the jobs of package upkeep do about batches.
+// removeOld removes expired batches, as the jobs of package upkeep do.
 func removeOld(ctx context.Context, r *batch.Runner) error {
 	_, err := r.RemoveExpired(ctx)
 	_, _, walkErr := r.RemoveDocuments(ctx, "")

@@ -27,7 +27,7 @@ type Finder struct {
 	isFull   bool            // the values are too many or too long to look for
 }
 
-// Options determine what a Finder finds.
+// Options select the values and forms that a Finder finds.
 type Options struct {
 	// Shortest is the number of characters from which a value is found inside words, too.
 	Shortest int

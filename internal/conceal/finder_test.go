@@ -29,7 +29,7 @@ func replace(t *testing.T, f *conceal.Finder, text string) string {
 	return got
 }
 
-// Each text is what a CMS, a framework or a database makes of the value.
+// Each text is the value as a CMS, a framework or a database writes it.
 func TestFinder_FindsEachFormOfAValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, value, text, want string }{

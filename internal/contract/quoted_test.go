@@ -39,7 +39,7 @@ var malformedDocuments = map[string]string{
 }
 
 // If a contract redacts values, a reason must not repeat words of the document, because such a word can belong to a
-// redacted value. The fixed part of the reason must stay: without it, nobody knows what to correct.
+// redacted value. The fixed part of the reason must stay: without it, an operator cannot find the error.
 func TestAccept_HidesOnlyTheWordsOfTheDocument(t *testing.T) {
 	t.Parallel()
 	redacting, open := newPersonSet(t, "./pan"), newPersonSet(t)

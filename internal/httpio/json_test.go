@@ -133,7 +133,7 @@ func FuzzDecodeJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		quoted, err := json.Marshal(name)
 		if err != nil {
-			t.Skip()
+			return
 		}
 		var in struct {
 			Message string `json:"message"`

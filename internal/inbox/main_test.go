@@ -200,7 +200,7 @@ func simulateWith(t *testing.T, split string, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(newWorld(t, split)) })
 }
 
-// removeOld does what the jobs of package upkeep do about files.
+// removeOld removes expired files, as the jobs of package upkeep do.
 func (p *process) removeOld(ctx context.Context) error {
 	_, _, err := p.RemoveAccepted(ctx, "")
 	_, _, rejectedErr := p.RemoveRejected(ctx, "")

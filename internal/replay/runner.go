@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -155,9 +156,19 @@ func (r *Runner) stopJob(id string) {
 // ResumeOrphans takes over the jobs in progress that no process runs, and returns at once. The control rows must be
 // those of lane 0.
 func (r *Runner) ResumeOrphans(control lane.Control) {
+	inProgress := map[string]bool{}
 	for _, row := range jobrow.InProgress(control) {
+		inProgress[row.ID] = true
 		r.startJob(row.ID)
 	}
+	r.forgetTried(inProgress)
+}
+
+// forgetTried forgets the jobs that are over, so that the memory of a process does not grow with each job.
+func (r *Runner) forgetTried(inProgress map[string]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.hasTried, func(id string, _ bool) bool { return !inProgress[id] && r.running[id] == nil })
 }
 
 // startJob runs a job in a goroutine, unless the Runner is closed or runs the job already.

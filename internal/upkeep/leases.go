@@ -22,8 +22,8 @@ var leasePrefixes = []string{"batch-", "replay-"}
 // minLeaseAge is longer than most batches and bulk replays take. A younger blob is still of use.
 const minLeaseAge = day
 
-// UnusedLeases removes the blobs of leases that no process will use again. If a process needs the
-// lease after all, it creates the blob again: a removed blob is a lease that nobody holds.
+// UnusedLeases removes the blobs of leases that no process will use again. If a process needs such a
+// lease after all, it creates the blob again. A removed blob is a lease without a holder.
 func UnusedLeases(blobs LeaseBlobs, now func() time.Time) Job {
 	j := leaseJob{blobs, now}
 	return Job{Name: "unused-leases", Every: day, Limit: stepLimit, Run: Walk(j.remove).run}

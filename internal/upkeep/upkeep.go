@@ -1,6 +1,6 @@
-// Package upkeep removes what nobody needs any more: expired messages, bodies without a message, old
-// entries of the audit log and the history, old batches and archived files, and unused blobs of
-// leases.
+// Package upkeep removes rows and blobs that have no further use: expired messages, bodies without a
+// message, old entries of the audit log and the history, old batches and archived files, and unused
+// blobs of leases.
 //
 // The sweep begins rounds once a minute. In a round the lanes take turns, and each Job that is due
 // runs once, within a limit of its own. A job that is not done goes on in the next round, from a
