@@ -52,7 +52,8 @@ func TestFunction_ChecksTheHeadersOfAPost(t *testing.T) {
 
 func TestFunction(t *testing.T) {
 	t.Parallel()
-	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@id", Version: "./@v",
+	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article",
+		Key: contract.KeyPaths{"./@id"}, Version: "./@v",
 		DeliverAt: "./due", Fields: []contract.Field{{Path: "./title", Rule: "required"}}}},
 		contract.Limits{MaxBody: 200})
 	if err != nil {

@@ -157,7 +157,7 @@ func (s *Settings) contractsWithSteps() []steps.Contract {
 		for status, means := range c.Answers {
 			answers[status] = weir.Outcome(means)
 		}
-		found = append(found, steps.Contract{Name: c.Name, Path: fmt.Sprintf("contracts[%d].steps", i), Steps: c.Steps,
+		found = append(found, steps.Contract{Name: c.Name, Key: c.Key, Path: fmt.Sprintf("contracts[%d].steps", i), Steps: c.Steps,
 			Answers: answers})
 	}
 	return found

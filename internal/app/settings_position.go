@@ -17,7 +17,7 @@ import (
 // contract. contractPath finds the second path, which is that of the value within the contract.
 var (
 	problemPath  = regexp.MustCompile(`^([a-z][A-Za-z]*(?:\.[a-z][A-Za-z]*|\[\d+\])*)(?: "[^"]*")?(?:[: ]|$)`)
-	contractPath = regexp.MustCompile(`^contracts\[\d+\] "[^"]*": ([a-z][A-Za-z]*(?:\[\d+\])?)\b`)
+	contractPath = regexp.MustCompile(`^contracts\[\d+\] "[^"]*": ([a-z][A-Za-z]*(?:\[\d+\])?)(?:[: ]|$)`)
 )
 
 // addPositions puts the file's name, the line and the column in front of each problem, and hides the values of

@@ -304,7 +304,11 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"AnswerNoStatus": {strings.Replace(minimal, "./@path }", "./@path, answers: { forbidden: rejected } }", 1),
 			"[4:62]"},
 		"ContractBroken": {strings.Replace(minimal, "./@path", `"./["`, 1), `[4:42] contracts[0] "article": key: `},
-		"RelativeURL":    {strings.Replace(minimal, "http://127.0.0.1:7072", "", 1), "absolute"},
+		"KeyPathBroken": {strings.Replace(minimal, "./@path", `[./@path, "./["]`, 1),
+			`[4:52] contracts[0] "article": key[1]: path "./["`},
+		"KeyGroup": {strings.Replace(minimal, "./@path", "{ path: ./@path }", 1),
+			`is not a list`},
+		"RelativeURL": {strings.Replace(minimal, "http://127.0.0.1:7072", "", 1), "absolute"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

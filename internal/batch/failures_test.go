@@ -156,7 +156,7 @@ func TestBatch_KeepsLateProblemsAfterACrash(t *testing.T) {
 		time.Sleep(time.Minute)
 		first.kill()
 		var err error
-		w.set, err = contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@path",
+		w.set, err = contract.New([]contract.Definition{{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"},
 			Fields: []contract.Field{{Path: "./intro", Rule: "required"}}}}, contract.Limits{MaxBody: maxBody})
 		if err != nil {
 			t.Fatal(err)

@@ -44,7 +44,7 @@ type world struct {
 func simulate(t *testing.T, f func(w *world)) {
 	t.Helper()
 	lanetest.Simulate(t, func(t *testing.T) {
-		set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@path",
+		set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"},
 			Split:  "/feed/article",
 			Fields: []contract.Field{{Path: "./title", Rule: "required"}}}}, contract.Limits{MaxBody: maxBody})
 		if err != nil {

@@ -30,6 +30,11 @@ contracts:
       - { name: create, when: len(find.json) == 0, post: /items,
           json: { title: "{{ text('./title') }}", by: "${TOKEN}" } }
   - { name: note, root: note }
+  - name: page
+    root: page
+    key: [./@slug, ./@lang]
+    steps:
+      - { name: write, put: "/pages/{{ keys[0] }}?lang={{ keys[1] }}&whole={{ key }}" }
 `
 
 // runTried runs `weir try` with the given environment variables. It first writes files to a new directory: the
@@ -87,6 +92,10 @@ func TestTry_Verdicts(t *testing.T) {
 		"Retry": {triedArticle, "find: { status: 500 }", exitFailed, []string{"\nretry: find: 500"}},
 		"AgainAndNoMore": {triedArticle, "find: { status: 200, json: [] }\ncreate: { status: 409 }", exitOK,
 			[]string{"   -> 409: again, because 409 Conflict\n\n3. find\n", "needs the answer to find"}},
+		"PartsOfTheKey": {`<page slug="a|b" lang="en"/>`, "write: { status: 200 }", exitOK, []string{
+			"DIR/a.xml: contract page, key a\\|b|en\n", "PUT ${CMS_URL}/api/pages/a%7Cb?key=…&lang=en&whole=a%5C%7Cb%7Cen\n"}},
+		"NoPartOfTheKey": {`<page slug="a"/>`, "", exitFailed, []string{
+			"the part ./@lang of the ordering key is missing"}},
 		"Refused": {"<article/>", "", exitFailed,
 			[]string{"DIR/a.xml: contract article\n\nrefused: line 1, column 1: the ordering key is missing\n" +
 				"refused: line 1, column 1: ./title is required"}},

@@ -16,7 +16,8 @@ import (
 func newCheckedSet(t *testing.T) *contract.Set {
 	t.Helper()
 	set, err := contract.New([]contract.Definition{
-		{Name: "article", Root: "article", Key: "./@id", Version: "./meta/version", DeliverAt: "./meta/due",
+		{Name: "article", Root: "article", Key: contract.KeyPaths{"./@id"}, Version: "./meta/version",
+			DeliverAt: "./meta/due",
 			Supersede: true, Fields: []contract.Field{{Path: "./title", Rule: "required"},
 				{Path: ".//tag", Rule: "required,max=3"}, {Path: "./link/@to", Rule: "http_url"},
 				{Path: "/article/meta/author/name", Rule: "required"}}},

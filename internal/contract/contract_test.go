@@ -9,11 +9,11 @@ import (
 )
 
 var definitions = []contract.Definition{
-	{Name: "article", Root: "article", Key: "./@path", Version: "./@version", Fields: []contract.Field{
+	{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"}, Version: "./@version", Fields: []contract.Field{
 		{Path: "./title", Rule: "required,max=20"}, {Path: "./tag", Rule: "alphanum"},
 		{Path: "./link/@href", Rule: "url"}, {Path: "./mail", Rule: "omitempty,email"}}},
-	{Name: "feed", Root: "{urn:feed}entry", Key: "./id", OnFailure: "skip"},
-	{Name: "anyEntry", Root: "entry", Key: "./id"},
+	{Name: "feed", Root: "{urn:feed}entry", Key: contract.KeyPaths{"./id"}, OnFailure: "skip"},
+	{Name: "anyEntry", Root: "entry", Key: contract.KeyPaths{"./id"}},
 	{Name: "ping", Root: "ping"},
 	{Name: "queue", Root: "queue", OnFailure: "block"},
 }
@@ -141,7 +141,7 @@ func TestSet_Accept_KeyByPath(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(path, "/", "|"), func(t *testing.T) {
 			t.Parallel()
-			s, err := contract.New([]contract.Definition{{Name: "l", Root: "list", Key: path}},
+			s, err := contract.New([]contract.Definition{{Name: "l", Root: "list", Key: contract.KeyPaths{path}}},
 				contract.Limits{MaxBody: 1 << 10})
 			if err != nil {
 				t.Fatal(err)

@@ -37,7 +37,7 @@ func TestSet_Accept_CostsLittle(t *testing.T) {
 		"Siblings": {"./*/../*/../*/../@id", `<r id="1">` + strings.Repeat("<b/>", 90_000) + "</r>"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := contract.New([]contract.Definition{{Name: "r", Root: "r", Key: c.key}},
+			s, err := contract.New([]contract.Definition{{Name: "r", Root: "r", Key: contract.KeyPaths{c.key}}},
 				contract.Limits{MaxBody: 4 << 20})
 			if err != nil {
 				t.Fatal(err)

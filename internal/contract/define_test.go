@@ -14,7 +14,7 @@ import (
 func TestNew_ReportsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := contract.New([]contract.Definition{
-		{Name: "a", Root: "a", Key: "./[", Version: "./x[@y='1]", OnFailure: "explode", Success: "(",
+		{Name: "a", Root: "a", Key: contract.KeyPaths{"./["}, Version: "./x[@y='1]", OnFailure: "explode", Success: "(",
 			Fields: []contract.Field{{Path: "./x", Rule: "nosuchrule"}, {Rule: "required"}, {Path: "./y"}}},
 		{Name: "a", Root: "a"}, {Root: "{u"}, {Root: "p:b"},
 	}, contract.Limits{MaxBody: 100})
@@ -73,13 +73,14 @@ func TestNew_PathsThatMissTheRoot(t *testing.T) {
 	t.Parallel()
 	for root, path := range map[string]string{"a": "/a/b", "{http://u}a": "/p:a/b", "{u}a": "/{u}a/@b", "b": "/*/c",
 		"c": "//a", "d": "/@e"} {
-		if _, err := contract.New([]contract.Definition{{Name: "c", Root: root, Key: path}},
+		if _, err := contract.New([]contract.Definition{{Name: "c", Root: root, Key: contract.KeyPaths{path}}},
 			contract.Limits{MaxBody: 100}); err != nil {
 			t.Errorf("root %s, key %s: got the error %v, want no error", root, path, err)
 		}
 	}
-	_, err := contract.New([]contract.Definition{{Name: "c", Root: "{u}a", Key: "/name", Version: "/p:b/@v",
-		Fields: []contract.Field{{Path: "/a", Rule: "required"}, {Path: "/title", Rule: "required"}}}},
+	_, err := contract.New([]contract.Definition{{Name: "c", Root: "{u}a", Key: contract.KeyPaths{"/name"},
+		Version: "/p:b/@v",
+		Fields:  []contract.Field{{Path: "/a", Rule: "required"}, {Path: "/title", Rule: "required"}}}},
 		contract.Limits{MaxBody: 100})
 	want := `contracts[0] "c": key: path "/name" starts at the document, whose only element is a: write ./name
 contracts[0] "c": version: path "/p:b/@v" starts at the document, whose only element is a: write ./p:b/@v
@@ -102,7 +103,7 @@ func TestNew_Paths(t *testing.T) {
 		"./a[]": "empty filter", "./a[nosuch()='b']": "unknown function", "./a/@": "not a step",
 		"./a/text()": "not a step", "./p:": "not a step",
 	} {
-		_, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: path}}, contract.Limits{MaxBody: 100})
+		_, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Version: path}}, contract.Limits{MaxBody: 100})
 		if (err == nil) != (says == "") || (err != nil && !strings.Contains(err.Error(), says)) {
 			t.Errorf("path %s: got the error %v, want %q", path, err, says)
 		}

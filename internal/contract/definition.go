@@ -20,7 +20,7 @@ type Definition struct {
 	// Formerly has names that the contract had before. Messages stored with such a name are messages of this contract.
 	Formerly  []string `yaml:"formerly"`
 	Root      string   `yaml:"root"`      // root's local name (any namespace), or {uri}local; {}local = no namespace
-	Key       string   `yaml:"key"`       // path to the ordering key; empty = all messages of the contract have one key
+	Key       KeyPaths `yaml:"key"`       // paths to the parts of the ordering key
 	Version   string   `yaml:"version"`   // path to the version; empty = none
 	DeliverAt string   `yaml:"deliverAt"` // path to the due time; empty = none
 	Split     string   `yaml:"split"`     // path of the parts, for a batch that gives no path itself; empty = none
@@ -61,7 +61,7 @@ const maxProblems = 100
 
 type compiledContract struct {
 	def     Definition
-	key     *path
+	key     []*path // paths of the key's parts; empty = all messages of the contract have one key
 	version *path
 	limit   versionLimit
 	due     *path
@@ -80,7 +80,9 @@ func (c *compiledContract) listMissedRoots() (problems []string) {
 			problems = append(problems, fmt.Sprintf("%s: %v", name, err))
 		}
 	}
-	check("key", c.key)
+	for _, p := range c.key {
+		check(c.def.Key.settingOf(slices.Index(c.def.Key, p.given)), p)
+	}
 	check("version", c.version)
 	check("deliverAt", c.due)
 	for _, f := range c.fields {
@@ -139,9 +141,9 @@ func compileDefinition(def Definition) (*compiledContract, []string) {
 		addProblem("root %q must be a local name or {uri}local", def.Root)
 	}
 	var err error
-	if c.key, err = compilePath(def.Key); err != nil {
-		addProblem("key: %v", err)
-	}
+	var wrong []string
+	c.key, wrong = compileKeyPaths(def.Key)
+	problems = append(problems, wrong...)
 	if c.version, err = compilePath(def.Version); err != nil {
 		addProblem("version: %v", err)
 	}
@@ -153,7 +155,7 @@ func compileDefinition(def Definition) (*compiledContract, []string) {
 			addProblem("split: %v", err)
 		}
 	}
-	if def.Supersede && (def.Version == "" || def.Key == "") {
+	if def.Supersede && (def.Version == "" || len(def.Key) == 0) {
 		addProblem("supersede needs a key and a version to compare")
 	}
 	if c.limit, err = parseVersionLimit(def); err != nil {
@@ -161,7 +163,7 @@ func compileDefinition(def Definition) (*compiledContract, []string) {
 	}
 	switch def.OnFailure {
 	case "":
-		c.skip = def.Key == ""
+		c.skip = len(def.Key) == 0
 	case "block", "skip":
 		c.skip = def.OnFailure == "skip"
 	default:
@@ -185,8 +187,8 @@ func compileDefinition(def Definition) (*compiledContract, []string) {
 		}
 		c.fields = append(c.fields, r)
 	}
-	shown, wrong := compileShownFields(def.Show)
-	c.shown, problems = shown, append(problems, wrong...)
+	c.shown, wrong = compileShownFields(def.Show)
+	problems = append(problems, wrong...)
 	c.secret, wrong = compileRedactedPaths(def)
 	problems = append(problems, wrong...)
 	if rootName.MatchString(def.Root) {
@@ -197,7 +199,7 @@ func compileDefinition(def Definition) (*compiledContract, []string) {
 }
 
 func (c *compiledContract) collectNeeds() {
-	paths := slices.Concat([]*path{c.key, c.version, c.due}, c.secret)
+	paths := slices.Concat(c.key, []*path{c.version, c.due}, c.secret)
 	for _, f := range c.fields {
 		paths = append(paths, f.path)
 	}
@@ -234,12 +236,8 @@ func (c *compiledContract) buildMessage(doc *etree.Document, now time.Time, plac
 	m := weir.Message{Contract: c.def.Name, Supersede: c.def.Supersede, Skip: c.skip,
 		Shown: c.readShownFields(doc, redacted)}
 	problems := c.findMarks(doc, places)
-	if c.key != nil {
-		key, p := readSingleValue(c.key, doc, "ordering key")
-		places.setPathPlace(p, c.key, doc)
-		problems = append(problems, p...)
-		m.Key = key
-	}
+	key, wrong := c.readKey(doc, places)
+	m.Key, problems = key, append(problems, wrong...)
 	if c.version != nil {
 		version, p := readSingleValue(c.version, doc, "version")
 		if len(p) == 0 && c.def.Supersede {

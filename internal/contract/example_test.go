@@ -13,7 +13,7 @@ import (
 // lists each problem.
 func ExampleSet_Accept() {
 	set, err := contract.New([]contract.Definition{{
-		Name: "article", Root: "article", Key: "./@path", Version: "./@version",
+		Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"}, Version: "./@version",
 		Fields: []contract.Field{{Path: "./title", Rule: "required,max=20"}},
 	}}, contract.Limits{MaxBody: 1 << 20})
 	if err != nil {

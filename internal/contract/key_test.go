@@ -13,7 +13,7 @@ import (
 // that Accept must refuse the key.
 func TestSet_Accept_KeysWithOtherSpace(t *testing.T) {
 	t.Parallel()
-	s, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "./@k"}},
+	s, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: contract.KeyPaths{"./@k"}}},
 		contract.Limits{MaxBody: 1 << 20})
 	if err != nil {
 		t.Fatal(err)

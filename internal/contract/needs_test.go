@@ -87,7 +87,7 @@ func randomXML(random *rand.Rand, depth int) string {
 // If each step of a contract's paths is a name, the tree has only the elements and attributes with these names.
 func TestNeeds_TheRestIsNotKept(t *testing.T) {
 	t.Parallel()
-	c, problems := compileDefinition(Definition{Name: "r", Root: "r", Key: "./@id",
+	c, problems := compileDefinition(Definition{Name: "r", Root: "r", Key: KeyPaths{"./@id"},
 		Fields: []Field{{Path: "./title", Rule: "required"}}})
 	if len(problems) > 0 {
 		t.Fatalf("got %v, want 0 problems", problems)

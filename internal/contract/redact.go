@@ -54,15 +54,31 @@ func compileRedactedPaths(def Definition) (paths []*path, problems []string) {
 			problems = append(problems, fmt.Sprintf("redact[%d]: %v", i, err))
 			continue
 		}
-		for name, other := range map[string]string{"key": def.Key, "version": def.Version, "deliverAt": def.DeliverAt} {
-			if other != "" && coversPath(given, other) {
+		for _, other := range listOpenPaths(def) {
+			if coversPath(given, other.path) {
 				problems = append(problems, fmt.Sprintf("redact[%d]: path %q covers the path of %s, "+
-					"which Weir shows, stores and sends beside the body", i, given, name))
+					"which Weir shows, stores and sends beside the body", i, given, other.setting))
 			}
 		}
 		paths = append(paths, p)
 	}
 	return paths, problems
+}
+
+// openPath is the path of a value that Weir shows, and the setting that has the path.
+type openPath struct{ setting, path string }
+
+// listOpenPaths returns the paths of key, version and due time.
+func listOpenPaths(def Definition) (open []openPath) {
+	for i, path := range def.Key {
+		open = append(open, openPath{def.Key.settingOf(i), path})
+	}
+	for _, o := range []openPath{{"version", def.Version}, {"deliverAt", def.DeliverAt}} {
+		if o.path != "" {
+			open = append(open, o)
+		}
+	}
+	return open
 }
 
 // coversPath compares two paths by their text. It reports whether the paths are equal, or whether the redacted path
@@ -125,7 +141,7 @@ func (c *compiledContract) findExposed(doc *etree.Document, redacted redactedPla
 		return nil
 	}
 	var problems []weir.Problem
-	for _, p := range []*path{c.key, c.version, c.due} {
+	for _, p := range append(slices.Clone(c.key), c.version, c.due) {
 		if p != nil && slices.ContainsFunc(p.selectPlacedValues(doc), redacted.hasValue) {
 			problems = append(problems, weir.Problem{Path: p.given, Rule: "redact",
 				Message: p.given + " selects a value that the contract redacts, " +

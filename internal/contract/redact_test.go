@@ -16,7 +16,7 @@ import (
 func newPersonSet(t *testing.T, redact ...string) *contract.Set {
 	t.Helper()
 	s, err := contract.New([]contract.Definition{
-		{Name: "person", Root: "person", Key: "./@id", Redact: redact,
+		{Name: "person", Root: "person", Key: contract.KeyPaths{"./@id"}, Redact: redact,
 			Fields: []contract.Field{{Path: "./pan", Rule: "omitempty,max=4"},
 				{Path: "./name", Rule: "omitempty,max=4"}, {Path: "./@mail", Rule: "omitempty,email"}},
 			Show: []contract.ShownField{{Name: "pan", Path: "./pan"}, {Name: "name", Path: "./name"},
@@ -195,7 +195,8 @@ func describeProblems(problems []weir.Problem) string {
 func TestRedact_NeverKeyVersionOrDueTime(t *testing.T) {
 	t.Parallel()
 	for _, redact := range []string{"./id", ".", "./when", "./when/v", "./when/@due", "/c/other"} {
-		_, err := contract.New([]contract.Definition{{Name: "c", Root: "c", Key: "./id", Version: "./when/v",
+		_, err := contract.New([]contract.Definition{{Name: "c", Root: "c", Key: contract.KeyPaths{"./id"},
+			Version:   "./when/v",
 			DeliverAt: "./when/@due", Redact: []string{redact}}}, contract.Limits{MaxBody: 100})
 		if covers := redact != "/c/other"; (err != nil) != covers {
 			t.Errorf("redact %s: got the error %v, want an error: %v", redact, err, covers)
@@ -210,7 +211,8 @@ func TestRedact_NeverKeyVersionOrDueTime(t *testing.T) {
 	}
 	for redact, isRefused := range map[string]bool{"//id": true, "./*": true, "/c": true, "./id/@x": false,
 		"./other": false} {
-		s, err := contract.New([]contract.Definition{{Name: "c", Root: "c", Key: "./id", Redact: []string{redact}}},
+		s, err := contract.New([]contract.Definition{{Name: "c", Root: "c", Key: contract.KeyPaths{"./id"},
+			Redact: []string{redact}}},
 			contract.Limits{MaxBody: 100})
 		if err != nil {
 			t.Errorf("New with redact %s = %v, want no error", redact, err)

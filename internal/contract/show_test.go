@@ -11,7 +11,7 @@ import (
 
 func TestSet_ShownFields(t *testing.T) {
 	t.Parallel()
-	s, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@path",
+	s, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"},
 		Show: []contract.ShownField{{Name: "title", Path: "./head/title"}, {Name: "desk", Path: "./@desk"},
 			{Name: "tag", Path: "./tag"}}}}, contract.Limits{MaxBody: 10_000})
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 
 func TestSet_Supersede(t *testing.T) {
 	t.Parallel()
-	s, err := contract.New([]contract.Definition{{Name: "item", Root: "item", Key: "./@id", Version: "./@v",
+	s, err := contract.New([]contract.Definition{{Name: "item", Root: "item", Key: contract.KeyPaths{"./@id"},
+		Version:   "./@v",
 		Supersede: true}}, contract.Limits{MaxBody: 1000})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +36,7 @@ func TestSet_Supersede(t *testing.T) {
 
 func TestNew_SupersedeNeedsKeyAndVersion(t *testing.T) {
 	t.Parallel()
-	for _, def := range []contract.Definition{{Name: "a", Root: "a", Key: "./@id", Supersede: true},
+	for _, def := range []contract.Definition{{Name: "a", Root: "a", Key: contract.KeyPaths{"./@id"}, Supersede: true},
 		{Name: "a", Root: "a", Version: "./@v", Supersede: true}} {
 		if _, err := contract.New([]contract.Definition{def}, contract.Limits{MaxBody: 1}); err == nil ||
 			!strings.Contains(err.Error(), "supersede needs") {
@@ -62,7 +63,8 @@ func TestSet_VersionMax(t *testing.T) {
 		{"2030-01-01T00:00:00Z", "2031-01-01T00:00:00Z", "is above 2030-01-01"},
 		{"", "99999999999999999999", ""},
 	} {
-		s, err := contract.New([]contract.Definition{{Name: "item", Root: "item", Key: "./@id", Version: "./@v",
+		s, err := contract.New([]contract.Definition{{Name: "item", Root: "item", Key: contract.KeyPaths{"./@id"},
+			Version:   "./@v",
 			Supersede: true, VersionMax: c.limit}}, contract.Limits{MaxBody: 1000, Now: now})
 		if err != nil {
 			t.Fatal(err)
@@ -83,14 +85,16 @@ func TestNew_VersionMax(t *testing.T) {
 	t.Parallel()
 	for limit, want := range map[string]string{"+1d": "no duration", "+0s": "no duration", "-24h": "neither a number",
 		"many": "neither a number"} {
-		_, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "./@id", Version: "./@v",
+		_, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: contract.KeyPaths{"./@id"},
+			Version:    "./@v",
 			Supersede:  true,
 			VersionMax: limit}}, contract.Limits{MaxBody: 1})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("versionMax %s: got the error %v, want %q", limit, err, want)
 		}
 	}
-	_, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "./@id", Version: "./@v",
+	_, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: contract.KeyPaths{"./@id"},
+		Version:    "./@v",
 		VersionMax: "9"}},
 		contract.Limits{MaxBody: 1})
 	if err == nil || !strings.Contains(err.Error(), "needs supersede: true") {

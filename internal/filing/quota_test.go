@@ -38,7 +38,7 @@ const benchQuota = 1000
 func newQuotaBench(t *testing.T) *quotaBench {
 	t.Helper()
 	b := &quotaBench{T: t, lanes: lanetest.New(t, 1), faults: storagetest.NewFaults()}
-	set, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "./@k"}},
+	set, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: contract.KeyPaths{"./@k"}}},
 		contract.Limits{MaxBody: 1000})
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,8 @@ func simulateInbox(t *testing.T, f func(w *world)) {
 // at this path.
 func newWorld(t *testing.T, split string) *world {
 	t.Helper()
-	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@path", Split: split,
+	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"},
+		Split:  split,
 		Fields: []contract.Field{{Path: "./title", Rule: "required,max=20"}}}}, contract.Limits{MaxBody: maxBody})
 	if err != nil {
 		t.Fatal(err)

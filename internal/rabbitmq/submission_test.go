@@ -41,7 +41,7 @@ func (oneCallback) Check(address string) error {
 func newTestConsumer(t *testing.T, lanes *fakeLanes) *Consumer {
 	t.Helper()
 	set, err := contract.New([]contract.Definition{
-		{Name: "article", Root: "article", Key: "./@path", Version: "./@version",
+		{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"}, Version: "./@version",
 			Fields: []contract.Field{{Path: "./title", Rule: "required,max=20"}}},
 		{Name: "note", Root: "note"},
 	}, contract.Limits{MaxBody: 1000})

@@ -131,7 +131,8 @@ func (w *world) start(lanes int) {
 			return p.sender.ReplayFinished(context.Background(), j.ID, time.Now(), j)
 		},
 	})
-	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@path", Split: "/feed/article"}},
+	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"},
+		Split: "/feed/article"}},
 		contract.Limits{MaxBody: 1 << 20})
 	w.must(err)
 	p.batches = batch.New(batch.Config{

@@ -165,8 +165,8 @@ func (p *process) newChainSender(next steps.Next) drain.Sender {
 	if err := yaml.NodeToValue(file.Docs[0].Body, &recipe); err != nil {
 		panic(err)
 	}
-	set, err := contract.New([]contract.Definition{{Name: "article", Root: "a", Key: "./@n"},
-		{Name: "edit", Root: "b", Key: "./@n"}}, contract.Limits{MaxBody: 1 << 20})
+	set, err := contract.New([]contract.Definition{{Name: "article", Root: "a", Key: contract.KeyPaths{"./@n"}},
+		{Name: "edit", Root: "b", Key: contract.KeyPaths{"./@n"}}}, contract.Limits{MaxBody: 1 << 20})
 	if err != nil {
 		panic(err)
 	}

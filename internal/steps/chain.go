@@ -18,6 +18,7 @@ import (
 // chain has the compiled steps of a contract.
 type chain struct {
 	contract   string
+	keyPaths   contract.KeyPaths // the parts of the ordering key, in the message
 	steps      []*step
 	selections []contract.Selection // the values of the message that expressions read
 	extractor  *contract.Extractor

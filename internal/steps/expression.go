@@ -129,7 +129,8 @@ func (f *File) compileExpression(source string, s *scope, locate func(line, colu
 		}
 	}
 	visitor := &uses{file: f, scope: s, at: locate}
-	program, err := expr.Compile(source, expr.Env(known), expr.DisableBuiltin("now"), expr.Patch(visitor))
+	program, err := expr.Compile(source, expr.Env(known), expr.DisableBuiltin("now"), expr.Patch(keysCall{}),
+		expr.Patch(visitor))
 	if err != nil {
 		var found *file.Error
 		if errors.As(err, &found) {
@@ -168,7 +169,22 @@ func compileMetered(source string, known types.Map) (*vm.Program, error) {
 			m.own = append(m.own, own)
 		}
 	}
-	return expr.Compile(source, expr.Env(metered), expr.DisableBuiltin("now"), expr.Patch(m))
+	return expr.Compile(source, expr.Env(metered), expr.DisableBuiltin("now"), expr.Patch(keysCall{}), expr.Patch(m))
+}
+
+// keysCall is a visitor that makes keys(…) the function of package expr. Without it, the name keys, the parts of the
+// ordering key, would hide the function.
+type keysCall struct{}
+
+// Visit implements ast.Visitor.
+func (keysCall) Visit(node *ast.Node) {
+	call, isCall := (*node).(*ast.CallNode)
+	if !isCall {
+		return
+	}
+	if name, isName := call.Callee.(*ast.IdentifierNode); isName && name.Value == keysName {
+		ast.Patch(node, &ast.BuiltinNode{Name: keysName, Arguments: call.Arguments})
+	}
 }
 
 // compileCondition compiles the value of a setting as an expression that is true or false. If the value is no such
@@ -228,8 +244,10 @@ func (u *uses) Visit(node *ast.Node) {
 		}
 		u.names[n] = true
 		u.noteRemembered(n)
+		u.noteKeys(n)
 	case *ast.MemberNode:
 		u.visitMember(n)
+		u.checkKeyPart(n)
 	case *ast.BinaryNode:
 		u.visitComparison(n)
 	case *ast.CallNode:
@@ -259,6 +277,32 @@ func (u *uses) noteRemembered(n *ast.IdentifierNode) {
 	u.readsRemembered, u.reads = true, true
 	if r := &u.scope.chain.remembering; !r.isRead {
 		r.isRead, r.firstRead = true, u.at(1, n.Location().From)
+	}
+}
+
+// noteKeys adds the parts of the ordering key to the values that the chain reads from the message.
+func (u *uses) noteKeys(n *ast.IdentifierNode) {
+	if n.Value != keysName || u.scope.chain == nil {
+		return
+	}
+	for _, path := range u.scope.chain.keyPaths {
+		u.scope.chain.addSelection(contract.Selection{Path: path})
+	}
+}
+
+// checkKeyPart refuses keys[i] if the ordering key has no part i.
+func (u *uses) checkKeyPart(n *ast.MemberNode) {
+	base, isName := n.Node.(*ast.IdentifierNode)
+	index, isNumber := n.Property.(*ast.IntegerNode)
+	if !isName || !isNumber || base.Value != keysName || u.scope.chain == nil {
+		return
+	}
+	switch last := len(u.scope.chain.keyPaths) - 1; {
+	case last < 0:
+		u.refuseNode(base, "keys has no items, because the contract has no key")
+	case index.Value > last:
+		u.refuseNode(base, fmt.Sprintf("keys[%d] does not exist, because the last part of the contract's key is keys[%d]",
+			index.Value, last))
 	}
 }
 

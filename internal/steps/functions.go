@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ var pathFunctions = map[string]contract.Form{"text": contract.FormText, "texts":
 // message has everything that expressions can read of a message.
 type message struct {
 	*weir.Message
+	keyPaths     contract.KeyPaths // paths of the key's parts
 	values       map[contract.Selection][]string
 	rememberedID string // the CMS's id of the key's item; empty = unknown
 	// selectsNothing is called for each path that an expression reads, and that selects nothing; nil = no call. The
@@ -50,6 +52,11 @@ func addMessage(env map[string]any, m message) {
 	find := func(path string, form contract.Form) []string {
 		return m.values[contract.Selection{Path: path, Form: form}]
 	}
+	parts := []string{}
+	for _, path := range m.keyPaths {
+		parts = append(parts, cmp.Or(find(path, contract.FormText)...))
+	}
+	env[keysName] = parts
 	read := func(path string, form contract.Form) []string {
 		values := find(path, form)
 		if len(values) == 0 && m.selectsNothing != nil {
@@ -82,6 +89,9 @@ func addMessage(env map[string]any, m message) {
 		return parseNumber(path, values[0])
 	}
 }
+
+// keysName is the name of the parts of the ordering key, as the message has them.
+const keysName = "keys"
 
 func messageNames() []string {
 	env := map[string]any{}

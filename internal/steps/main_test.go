@@ -77,7 +77,7 @@ func compileSteps(t *testing.T, text, url string, change ...func(*steps.Config))
 		if c.Steps.IsSet() {
 			cfg.Contracts = append(
 				cfg.Contracts,
-				steps.Contract{Name: c.Name, Path: fmt.Sprintf("contracts[%d].steps", i), Steps: c.Steps},
+				steps.Contract{Name: c.Name, Key: c.Key, Path: fmt.Sprintf("contracts[%d].steps", i), Steps: c.Steps},
 			)
 		}
 	}

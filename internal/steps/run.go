@@ -104,8 +104,8 @@ func (r *run) startRound(values map[contract.Selection][]string) {
 	r.env = map[string]any{}
 	addWork(r.env, r.budget)
 	addFunctions(r.env, r.budget)
-	m := message{Message: r.delivery.Message, values: values, rememberedID: r.rememberedID,
-		budget: r.budget}
+	m := message{Message: r.delivery.Message, keyPaths: r.chain.keyPaths, values: values,
+		rememberedID: r.rememberedID, budget: r.budget}
 	if r.rehearsal != nil {
 		m.selectsNothing = r.rehearsal.SelectsNothing
 	}

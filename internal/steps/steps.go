@@ -27,6 +27,7 @@ import (
 // Contract is a contract with steps.
 type Contract struct {
 	Name    string
+	Key     contract.KeyPaths
 	Path    string // setting that has the steps, such as contracts[0].steps
 	Steps   Source
 	Answers map[int]weir.Outcome // by HTTP status: the outcome that replaces the default one
@@ -96,7 +97,7 @@ func New(cfg Config) (*Sender, error) {
 	}
 	s.client = cms.NewHTTPClient(s.cfg.Transport)
 	for _, con := range cfg.Contracts {
-		ch := &chain{contract: con.Name}
+		ch := &chain{contract: con.Name, keyPaths: con.Key}
 		c := &compiler{file: cfg.File, chain: ch, base: base, common: cfg.Rules, retryAfter: cfg.RetryAfter,
 			timeout: cfg.Timeout, canSignInAnew: cfg.CanSignInAnew}
 		ch.steps = c.compileSteps(con.Steps.node, con.Path)

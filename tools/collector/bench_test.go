@@ -70,7 +70,7 @@ func BenchmarkReceive(b *testing.B) {
 
 func newReceiver(b *testing.B, log *slog.Logger) http.Handler {
 	b.Helper()
-	contracts, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "@key"}},
+	contracts, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: contract.KeyPaths{"@key"}}},
 		contract.Limits{MaxBody: 1 << 20})
 	if err != nil {
 		b.Fatal(err)
