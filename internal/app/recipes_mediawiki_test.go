@@ -3,7 +3,9 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,12 +17,14 @@ import (
 // real MediaWiki. The answers about an edit conflict, a redirect and a protected page are from the documentation. Each
 // answer about a failure has the HTTP status 200.
 type mediaWiki struct {
+	liberties
 	mu       sync.Mutex
 	sessions map[string]bool      // by cookie; true = signed in
 	signIns  int                  // number of sign-ins that succeeded
 	revision int                  // number of the newest revision of all pages
 	pages    map[string]*wikiPage // by title
 	failures map[string]string    // code of the error for the next request, by action
+	partial  bool                 // true = the next error is about a block from one page
 	readOnly bool                 // true = each write and each sign-in fails
 	find     map[string]any       // fields that replace fields in the answers to look-ups
 	before   func()               // is called one time, before the next write; nil = no call
@@ -78,7 +82,14 @@ func (m *mediaWiki) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if code == "maxlag" {
 			w.Header().Set("Retry-After", "5")
 		}
-		reply(newWikiError(code, "the words of "+code))
+		answer := newWikiError(code, "the words of "+code)
+		if m.partial {
+			answer["error"].(map[string]any)["blockinfo"] = map[string]any{"blockid": 1, "blockpartial": true}
+		}
+		if code == "captcha" {
+			answer = map[string]any{"edit": map[string]any{"captcha": map[string]any{"type": "simple"}, "result": "Failure"}}
+		}
+		reply(answer)
 	case action == "query":
 		reply(m.findPage(r.FormValue("titles"), session))
 	default:
@@ -108,11 +119,12 @@ func (m *mediaWiki) login(r *http.Request, session string) map[string]any {
 
 func (m *mediaWiki) findPage(title, session string) map[string]any {
 	query := map[string]any{"tokens": map[string]any{"csrftoken": "csrf-" + session + `+\`}}
-	page := map[string]any{"ns": 0, "title": title, "contentmodel": "wikitext"}
-	if found := m.pages[title]; found != nil {
-		page["pageid"], page["lastrevid"] = 2, found.revision
-	} else {
-		page["missing"] = true
+	page := map[string]any{"ns": 0, "title": title, "contentmodel": "wikitext", "missing": true}
+	for _, stored := range slices.Sorted(maps.Keys(m.pages)) {
+		if m.finds(stored, title) {
+			page = map[string]any{"ns": 0, "title": stored, "contentmodel": "wikitext", "pageid": 2,
+				"lastrevid": m.pages[stored].revision}
+		}
 	}
 	query["pages"] = []any{page}
 	for name, value := range m.find {
@@ -141,9 +153,19 @@ func (m *mediaWiki) write(action string, r *http.Request, session string) map[st
 	}
 	m.revision++
 	m.pages[title] = &wikiPage{m.revision, r.PostFormValue("text")}
+	m.recordPublished(title)
 	return map[string]any{"edit": map[string]any{"result": "Success", "pageid": 2, "title": title,
 		"newrevid": m.revision}}
 }
+
+func (m *mediaWiki) listArticles() (states []string) {
+	for range m.pages {
+		states = append(states, nameState(true))
+	}
+	return states
+}
+
+func (m *mediaWiki) snapshot() map[string]string { return printItems(m.pages) }
 
 func openMediaWiki(t *testing.T, cms http.Handler, password string) *recipe {
 	t.Helper()
@@ -187,6 +209,18 @@ func TestRecipe_MediaWiki(t *testing.T) {
 	}
 }
 
+// A filter of the extension AbuseFilter can warn: it wants the same edit a second time, in the same session.
+func TestRecipe_MediaWikiConfirmsAWarning(t *testing.T) {
+	t.Parallel()
+	m := newMediaWiki(false)
+	m.failures["edit"] = "abusefilter-warning"
+	r := openMediaWiki(t, m, wikiPassword)
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeDelivered, "", "find create find create")
+	if m.signIns != 1 {
+		t.Errorf("got %d sign-ins, want 1", m.signIns)
+	}
+}
+
 // A session can end between two messages. MediaWiki then answers 200 with an error. The attempt must sign in anew and
 // deliver the message.
 func TestRecipe_MediaWikiSignsInAnew(t *testing.T) {
@@ -215,6 +249,26 @@ func TestRecipe_MediaWikiFails(t *testing.T) {
 		"ReadOnlyAtEdit": {func(m *mediaWiki) { m.before = func() { m.readOnly = true } }, weir.OutcomeUnavailable,
 			"create: 200: readonly: The wiki is currently in read-only mode.", "find create"},
 		"Lag": {func(m *mediaWiki) { m.failures["query"] = "maxlag" }, weir.OutcomeUnavailable, "find: 200: maxlag", "find"},
+		"BlockedUser": {func(m *mediaWiki) { m.failures["edit"] = "blocked" }, weir.OutcomeUnavailable,
+			"create: 200: blocked", "find create"},
+		"BlockedAddress": {func(m *mediaWiki) { m.failures["edit"] = "autoblocked" }, weir.OutcomeUnavailable,
+			"create: 200: autoblocked", "find create"},
+		"BlockedEverywhere": {func(m *mediaWiki) { m.failures["edit"] = "globalblocking-blockedtext-ip" },
+			weir.OutcomeUnavailable, "create: 200: globalblocking", "find create"},
+		"BlockedPage": {func(m *mediaWiki) { m.failures["edit"], m.partial = "blocked", true }, weir.OutcomeRejected,
+			"create: 200: blocked: the words of blocked", "find create"},
+		"TitleBlacklist": {func(m *mediaWiki) { m.failures["edit"] = "titleblacklist-forbidden" }, weir.OutcomeRejected,
+			"create: 200: titleblacklist-forbidden", "find create"},
+		"Filter": {func(m *mediaWiki) { m.failures["edit"] = "abusefilter-disallowed" }, weir.OutcomeRejected,
+			"create: 200: abusefilter-disallowed", "find create"},
+		"UnknownErrorOfAnEdit": {func(m *mediaWiki) { m.failures["edit"] = "unknown_code" }, weir.OutcomeRetry,
+			"unknown_code", "find create"},
+		"Captcha": {func(m *mediaWiki) { m.failures["edit"] = "captcha" }, weir.OutcomeRetry,
+			"MediaWiki wants a captcha solved", "find create"},
+		"NoDatabase": {func(m *mediaWiki) { m.failures["edit"] = "internal_api_error_DBConnectionError" },
+			weir.OutcomeUnavailable, "create: 200: internal_api_error_DBConnectionError", "find create"},
+		"OtherForm": {func(m *mediaWiki) { m.pages["Harbour Opens"], m.isFound = &wikiPage{1, "old"}, strings.EqualFold },
+			weir.OutcomeRejected, "MediaWiki writes this title as Harbour Opens", "find"},
 		"Protected": {func(m *mediaWiki) { m.failures["edit"] = "protectedpage" }, weir.OutcomeRejected,
 			"create: 200: protectedpage", "find create"},
 		"NoRight": {func(m *mediaWiki) { m.failures["edit"] = "permissiondenied" }, weir.OutcomeRetry,
@@ -243,8 +297,8 @@ func TestRecipe_MediaWikiFails(t *testing.T) {
 			c.change(m)
 			r := openMediaWiki(t, m, wikiPassword)
 			checkResult(t, r.sendBody(r.readSample("article.xml")), c.want, c.reason, c.steps)
-			if len(m.pages) != 0 {
-				t.Errorf("got the pages %v, want none", m.pages)
+			if m.pages["Harbour opens"] != nil {
+				t.Errorf("got the pages %v, want none of the title", m.pages)
 			}
 		})
 	}
