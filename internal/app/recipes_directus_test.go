@@ -3,7 +3,9 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 
 // directus answers as Directus 11.3 does to a user with few rights. All answers are copied from a real Directus.
 type directus struct {
+	liberties
 	mu    sync.Mutex
 	next  int                    // id of the last item that was created
 	items map[int]map[string]any // by id
@@ -58,14 +61,16 @@ func (d *directus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet:
 		found := []any{}
-		for id, it := range d.items {
-			if it["slug"] == r.URL.Query().Get("filter[slug][_eq]") && d.blind == 0 {
-				found = append(found, map[string]any{"id": id})
+		for _, id := range slices.Sorted(maps.Keys(d.items)) {
+			it := d.items[id]
+			if d.finds(it["slug"], r.URL.Query().Get("filter[slug][_eq]")) && d.blind == 0 {
+				found = append(found, map[string]any{"id": id, "slug": it["slug"]})
 			}
 		}
 		d.blind = max(0, d.blind-1)
 		reply(200, map[string]any{"data": found})
 	case r.Method == http.MethodPost:
+		item["slug"] = d.storedSlug(item["slug"])
 		for _, it := range d.items {
 			if it["slug"] == item["slug"] {
 				fail(400, "RECORD_NOT_UNIQUE", `Value "a" for field "slug" in collection "articles" has to be unique.`)
@@ -77,7 +82,8 @@ func (d *directus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			d.items = map[int]map[string]any{}
 		}
 		d.items[d.next] = item
-		reply(200, map[string]any{"data": map[string]any{"id": d.next}})
+		d.recordState(item)
+		reply(200, map[string]any{"data": map[string]any{"id": d.next, "slug": item["slug"]}})
 	default:
 		if d.lost > 0 {
 			d.lost--
@@ -92,9 +98,45 @@ func (d *directus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			reply(204, nil)
 			return
 		}
-		d.items[id] = item
-		reply(200, map[string]any{"data": map[string]any{"id": id}})
+		maps.Copy(d.items[id], item)
+		d.recordState(d.items[id])
+		reply(200, map[string]any{"data": map[string]any{"id": id, "slug": d.items[id]["slug"]}})
 	}
+}
+
+func (d *directus) recordState(item map[string]any) {
+	if item["status"] == "published" {
+		d.recordPublished(item["slug"])
+	}
+}
+
+func (d *directus) listArticles() (states []string) {
+	for _, item := range d.items {
+		states = append(states, nameState(item["status"] == "published"))
+	}
+	return states
+}
+
+func (d *directus) snapshot() map[string]string {
+	printed := map[string]string{}
+	for id, item := range d.items {
+		printed[strconv.Itoa(id)] = fmt.Sprint(item)
+	}
+	return printed
+}
+
+func newDirectus(slugs ...string) *directus {
+	d := &directus{items: map[int]map[string]any{}}
+	for _, slug := range slugs {
+		d.next++
+		d.items[d.next] = map[string]any{"slug": slug}
+	}
+	return d
+}
+
+func openDirectus(t *testing.T, cms *directus, token string) *recipe {
+	t.Helper()
+	return openRecipe(t, "directus", cms, map[string]string{"DIRECTUS_URL": "", "DIRECTUS_TOKEN": token})
 }
 
 func TestRecipe_Directus(t *testing.T) {
@@ -105,10 +147,9 @@ func TestRecipe_Directus(t *testing.T) {
 		want  weir.Outcome
 		steps string
 	}{
-		"New": {&directus{}, "token-of-directus", weir.OutcomeDelivered, "find create"},
+		"New": {newDirectus(), "token-of-directus", weir.OutcomeDelivered, "find create publish"},
 		"There": {
-			&directus{next: 1, items: map[int]map[string]any{1: {"slug": "harbour-opens"}}}, "token-of-directus",
-			weir.OutcomeDelivered, "find update",
+			newDirectus("harbour-opens"), "token-of-directus", weir.OutcomeDelivered, "find update",
 		},
 		"CreatedMeanwhile": {
 			&directus{next: 1, items: map[int]map[string]any{1: {"slug": "harbour-opens"}}, blind: 1},
@@ -116,13 +157,13 @@ func TestRecipe_Directus(t *testing.T) {
 		},
 		"RemovedMeanwhile": {
 			&directus{next: 1, items: map[int]map[string]any{1: {"slug": "harbour-opens"}}, lost: 1},
-			"token-of-directus", weir.OutcomeDelivered, "find update find create",
+			"token-of-directus", weir.OutcomeDelivered, "find update find create publish",
 		},
-		"WrongToken": {&directus{}, "another-token", weir.OutcomeUnavailable, "find"},
+		"WrongToken": {newDirectus(), "another-token", weir.OutcomeUnavailable, "find"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := openRecipe(t, "directus", c.cms, map[string]string{"DIRECTUS_URL": "", "DIRECTUS_TOKEN": c.token})
+			r := openDirectus(t, c.cms, c.token)
 			checkResult(t, r.sendBody(r.readSample("article.xml")), c.want, "", c.steps)
 			if c.want != weir.OutcomeDelivered {
 				return
@@ -143,5 +184,47 @@ func TestRecipe_Directus(t *testing.T) {
 				t.Errorf("delete: got %+v and the items %v, want the outcome delivered and no item", got, c.cms.items)
 			}
 		})
+	}
+}
+
+func TestRecipe_DirectusRefusals(t *testing.T) {
+	t.Parallel()
+	folded := newDirectus("News")
+	folded.isFound = strings.EqualFold
+	r := openDirectus(t, folded, "token-of-directus")
+	article := `<article slug="%s" version="1"><title>A</title></article>`
+	checkResult(t, r.sendBody(fmt.Sprintf(article, "news")), weir.OutcomeRejected, "takes News for news", "find")
+
+	cms := newDirectus("a", "a")
+	r = openDirectus(t, cms, "token-of-directus")
+	checkResult(t, r.sendBody(fmt.Sprintf(article, "a")), weir.OutcomeRejected, "the slug a is there twice", "find")
+	for _, key := range []string{"true", "NULL", "$NOW", "$CURRENT_USER.id"} {
+		checkResult(t, r.sendBody(fmt.Sprintf(article, key)), weir.OutcomeRejected, "as a value of its own", "find")
+	}
+	if len(cms.items) != 2 {
+		t.Errorf("got the items %v, want 2 as before", cms.items)
+	}
+}
+
+// An editor can give an item another slug. The next message finds the item by its remembered id.
+func TestRecipe_DirectusRenamed(t *testing.T) {
+	t.Parallel()
+	cms := newDirectus()
+	r := openDirectus(t, cms, "token-of-directus")
+	article := r.readSample("article.xml")
+	if got := r.sendBody(article); got.RememberedID != "1" {
+		t.Fatalf("got %+v, want the id 1 remembered", got)
+	}
+	cms.items[1]["slug"] = "renamed"
+	checkResult(t, r.sendRemembering(article, "1"), weir.OutcomeDelivered, "", "find update")
+	if len(cms.items) != 1 || cms.items[1]["slug"] != "harbour-opens" {
+		t.Errorf("got the items %v, want one with its slug", cms.items)
+	}
+
+	clear(cms.items)
+	removed := r.sendRemembering(article, "1")
+	checkResult(t, removed, weir.OutcomeDelivered, "", "find update find create publish")
+	if !removed.IsForgotten || removed.RememberedID != "2" {
+		t.Errorf("got %+v, want the id of the removed item forgotten", removed)
 	}
 }
