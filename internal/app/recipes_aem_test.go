@@ -16,6 +16,7 @@ import (
 // aem stands in for the Content Fragment Management API of AEM as a Cloud Service. It answers as Adobe's documentation
 // (developer.adobe.com, experience-manager-apis) says, and as Adobe's clients expect.
 type aem struct {
+	liberties
 	mu        sync.Mutex
 	tokens    int                     // number of issued tokens; only the newest token is valid
 	made      int                     // number of fragments that were created
@@ -139,10 +140,13 @@ func (a *aem) findFragment(path string) *aemFragment {
 
 func (a *aem) serveLookUp(w http.ResponseWriter, path string) {
 	items := []*aemFragment{}
-	if f := a.findFragment(path); f != nil {
-		if f.hidden == 0 {
+	for _, id := range slices.Sorted(maps.Keys(a.fragments)) {
+		f := a.fragments[id]
+		switch {
+		case !a.finds(strings.TrimPrefix(f.Path, aemFolder+"/"), strings.TrimPrefix(path, aemFolder+"/")):
+		case f.hidden == 0:
 			items = append(items, f)
-		} else {
+		default:
 			f.hidden--
 		}
 	}
@@ -155,7 +159,7 @@ func (a *aem) createFragment(w http.ResponseWriter, r *http.Request) {
 		Fields                           []map[string]any
 	}
 	_ = json.NewDecoder(r.Body).Decode(&body)
-	path := body.ParentPath + "/" + body.Name
+	path := body.ParentPath + "/" + a.storedSlug(body.Name)
 	switch {
 	case body.ParentPath != aemFolder || body.ModelID != "id-of-model":
 		replyAEM(w, http.StatusNotFound, aemProblem(http.StatusNotFound, "The folder or the model was not found."))
@@ -188,10 +192,19 @@ func (a *aem) servePublish(w http.ResponseWriter, r *http.Request) {
 			f.isEnding = true
 		default:
 			f.Status = "PUBLISHED"
+			a.recordPublished(path)
 		}
 		items = append(items, map[string]string{"path": path, "status": verdict})
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"workflowInstanceId": "/var/workflow/instances/1", "items": items})
+}
+
+func (a *aem) snapshot() map[string]string {
+	printed := map[string]string{}
+	for id, f := range a.fragments {
+		printed[id] = fmt.Sprint(*f)
+	}
+	return printed
 }
 
 func (a *aem) listArticles() (states []string) {

@@ -15,6 +15,7 @@ import (
 // contentful is a stand-in for Contentful. It answers as these pages of contentful.com/developers/docs/references say:
 // errors, content-management-api/overview (versions, rate limits) and content-management-api/entries.
 type contentful struct {
+	liberties
 	mu      sync.Mutex
 	entries map[string]*contentfulEntry
 }
@@ -71,6 +72,7 @@ func (c *contentful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(409, "VersionMismatch", "Version mismatch error.")
 	case action == "published":
 		entry.published, entry.version = entry.version, entry.version+1
+		c.recordPublished(id)
 		reply(200)
 	case entry == nil && r.Header.Get("X-Contentful-Content-Type") != "article":
 		fail(422, "UnknownContentType", "The content type is unknown.")
@@ -103,6 +105,8 @@ func openContentful(t *testing.T, cms *contentful, token string, faults ...fault
 	return openRecipe(t, "contentful", &faultyCMS{Handler: cms, faults: faults}, map[string]string{"CONTENTFUL_URL": "",
 		"CONTENTFUL_SPACE": "space", "CONTENTFUL_ENVIRONMENT": "master", "CONTENTFUL_TOKEN": token})
 }
+
+func (c *contentful) snapshot() map[string]string { return printItems(c.entries) }
 
 func (c *contentful) listArticles() (states []string) {
 	for _, entry := range c.entries {

@@ -15,6 +15,7 @@ import (
 // core/modules/jsonapi/src/Controller/EntityResource.php, and the page
 // www.drupal.org/docs/core-modules-and-themes/core-modules/jsonapi-module.
 type drupal struct {
+	liberties
 	mu    sync.Mutex
 	nodes map[string]map[string]any // attributes of each node, by UUID
 }
@@ -81,6 +82,7 @@ func (d *drupal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		id = body.Data.ID
 		d.nodes[id] = body.Data.Attributes
+		d.recordPublished(id)
 	}
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"data": map[string]any{"type": "node--article", "id": id}})
@@ -92,6 +94,8 @@ func (d *drupal) listArticles() (states []string) {
 	}
 	return states
 }
+
+func (d *drupal) snapshot() map[string]string { return printItems(d.nodes) }
 
 // newDrupal returns a CMS. If isThere is set, the CMS has the node harbour-opens.
 func newDrupal(isThere bool) *drupal {

@@ -15,6 +15,7 @@ import (
 // optimizely is a stand-in for Optimizely. Its answers follow the documentation (docs.developers.optimizely.com,
 // Content Management API v3.0) and the source of the API's controller.
 type optimizely struct {
+	liberties
 	mu     sync.Mutex
 	tokens int                       // number of issued tokens; only the newest token is valid
 	pages  map[string]map[string]any // by GUID
@@ -75,6 +76,9 @@ func (o *optimizely) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(page)
 	case r.Method == http.MethodPatch:
 		maps.Copy(page, body)
+		if page["status"] == "Published" {
+			o.recordPublished(page["routeSegment"])
+		}
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		if r.Header.Get("X-Epi-Permanent-Delete") == "true" {
@@ -96,10 +100,16 @@ func (o *optimizely) createPage(body map[string]any) (status int, answer string)
 		fmt.Sprint(body["parentLink"]) != "map[guidValue:guid-of-parent]":
 		return http.StatusBadRequest, optimizelyProblem(http.StatusBadRequest, "The type is not allowed there.")
 	}
+	body["routeSegment"] = o.storedSlug(body["routeSegment"])
 	o.pages[id] = body
+	if body["status"] == "Published" {
+		o.recordPublished(body["routeSegment"])
+	}
 	answered, _ := json.Marshal(body)
 	return http.StatusCreated, string(answered)
 }
+
+func (o *optimizely) snapshot() map[string]string { return printItems(o.pages) }
 
 // listArticles leaves out the pages in the trash.
 func (o *optimizely) listArticles() (states []string) {
@@ -127,7 +137,7 @@ var optimizelyHarness = harness[*optimizely]{
 	create:   "POST " + optimizelyAPI,
 	noAPI:    "no Content Management API",
 	toCreate: "find create",
-	ifNew:    "find create",
+	ifNew:    "find create publish",
 	ifThere:  "find update",
 	removals: [2]string{"remove", "remove"},
 }
@@ -167,7 +177,7 @@ func TestRecipe_OptimizelyFailures(t *testing.T) {
 		},
 		"PageOfHTMLForCreate": {
 			false, fault{request: create, status: 200, body: pageOfHTML},
-			weir.OutcomeRetry, "200", "find create", "find create",
+			weir.OutcomeRetry, "200", "find create", "find create publish",
 		},
 		"PageOfHTMLForUpdate": {
 			true, fault{request: "PATCH", status: 200, body: pageOfHTML},
@@ -179,11 +189,11 @@ func TestRecipe_OptimizelyFailures(t *testing.T) {
 		},
 		"Forbidden": {
 			false, fault{request: create, status: 403, body: optimizelyProblem(403, "Access was denied")},
-			weir.OutcomeUnavailable, "403", "find create", "find create",
+			weir.OutcomeUnavailable, "403", "find create", "find create publish",
 		},
 		"Restarting": {
 			false, fault{request: create, status: 503, body: pageOfHTML},
-			weir.OutcomeUnavailable, "503", "find create", "find create",
+			weir.OutcomeUnavailable, "503", "find create", "find create publish",
 		},
 	})
 }

@@ -3,9 +3,10 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
-	"path"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,9 +17,10 @@ import (
 // itemService is a stand-in for Sitecore's ItemService. It answers as the documentation says (doc.sitecore.com: "The
 // RESTful API for the ItemService"), and as public clients of the ItemService expect.
 type itemService struct {
+	liberties
 	mu       sync.Mutex
 	sessions int                       // number of sign-ins; only the newest session is valid
-	items    map[string]map[string]any // fields of each item, by path; an item's id is the last element of its path
+	items    map[string]map[string]any // fields of each item, by path
 }
 
 const itemServicePath = sitecoreHome + "/news/harbour-opens"
@@ -61,7 +63,7 @@ func (s *itemService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet:
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		_ = json.NewEncoder(w).Encode(map[string]any{"ItemID": path.Base(at)})
+		_ = json.NewEncoder(w).Encode(map[string]any{"ItemID": idOfItem(at), "ItemPath": at})
 	case http.MethodPost:
 		s.create(w, at, body)
 	case http.MethodPatch:
@@ -77,16 +79,20 @@ func (s *itemService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // findPath returns the path of the item that a request names; "" = the CMS does not have the item.
 func (s *itemService) findPath(r *http.Request, id string) string {
-	for at := range s.items {
+	for _, at := range slices.Sorted(maps.Keys(s.items)) {
 		switch {
-		case id == "" && at == r.URL.Query().Get("path"),
+		case id == "" && s.finds(strings.TrimPrefix(at, sitecoreHome+"/"),
+			strings.TrimPrefix(r.URL.Query().Get("path"), sitecoreHome+"/")),
 			r.Method == http.MethodPost && at == "/"+id,
-			r.Method != http.MethodPost && id != "" && path.Base(at) == id:
+			r.Method != http.MethodPost && id != "" && idOfItem(at) == id:
 			return at
 		}
 	}
 	return ""
 }
+
+// idOfItem returns an item's id, which stands in the address of a request.
+func idOfItem(at string) string { return strings.ReplaceAll(strings.TrimPrefix(at, "/"), "/", "~") }
 
 func (s *itemService) create(w http.ResponseWriter, parent string, body map[string]any) {
 	if strings.ContainsAny(fmt.Sprint(body["ItemName"]), "?<>|") {
@@ -99,10 +105,13 @@ func (s *itemService) create(w http.ResponseWriter, parent string, body map[stri
 		return
 	}
 	delete(body, "ItemName")
+	s.recordPublished(at)
 	s.items[at] = body
-	w.Header().Set("Location", "/sitecore/api/ssc/item/"+path.Base(at)+"?database=master")
+	w.Header().Set("Location", "/sitecore/api/ssc/item/"+idOfItem(at)+"?database=master")
 	w.WriteHeader(http.StatusCreated)
 }
+
+func (s *itemService) snapshot() map[string]string { return printItems(s.items) }
 
 // listArticles leaves out the two items above the articles. The ItemService cannot publish an item, so each article
 // counts as published.
@@ -186,6 +195,12 @@ func TestRecipe_SitecoreItemServiceRefusals(t *testing.T) {
 	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable, "sign-in: login: 403", "find")
 
 	r = openItemService(t, cms, "password-of-sitecore")
+	other := strings.ToUpper(itemServicePath[len(sitecoreHome):])
+	cms.items[sitecoreHome+other], cms.isFound = map[string]any{}, strings.EqualFold
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeRejected, other+" for /news/harbour-opens: send that",
+		"find")
+	cms.isFound = nil
+	delete(cms.items, sitecoreHome+other)
 	orphan := `<article path="/sports/a" version="1"><title>A</title></article>`
 	checkResult(t, r.sendBody(orphan), weir.OutcomeRetry, "the parent of /sports/a is not there yet", "find parent")
 	refused := `<article path="/news/a|b" version="1"><title>A</title></article>`

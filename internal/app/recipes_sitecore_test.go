@@ -3,7 +3,9 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,13 +15,14 @@ import (
 
 // sitecore is a fake CMS. It answers as the documentation of Sitecore's Authoring GraphQL API says.
 type sitecore struct {
-	mu        sync.Mutex
-	items     map[string]any // an item's fields, by the item's path
-	published []any          // paths of the published items
-	tokens    int            // number of issued tokens; only the newest token is valid; the first token is never valid
-	polls     int            // number of further status requests that find a publishing job unfinished
-	blind     int            // number of further look-ups that find no item
-	starts    bool           // Sitecore is starting: it answers with a page of HTML
+	liberties
+	mu       sync.Mutex
+	items    map[string]any // an item's fields, by the item's path
+	operated []any          // paths of the items that a job published
+	tokens   int            // number of issued tokens; only the newest token is valid; the first token is never valid
+	polls    int            // number of further status requests that find a publishing job unfinished
+	blind    int            // number of further look-ups that find no item
+	starts   bool           // Sitecore is starting: it answers with a page of HTML
 }
 
 const sitecoreHome = "/sitecore/content/Home"
@@ -64,17 +67,17 @@ func (s *sitecore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if _, is := s.items[fmt.Sprint(path)]; !is {
 			return nil
 		}
-		return map[string]any{"itemId": path}
+		return map[string]any{"itemId": path, "path": path}
 	}
 	switch {
 	case strings.Contains(request.Query, "parent: item("):
-		found := item(v["path"])
+		found := item(s.findItem(fmt.Sprint(v["path"])))
 		if s.blind > 0 {
 			s.blind, found = s.blind-1, nil
 		}
 		reply(map[string]any{"item": found, "parent": item(v["parent"])})
 	case strings.Contains(request.Query, "createItem("):
-		path := fmt.Sprint(v["parent"], "/", v["name"])
+		path := fmt.Sprint(v["parent"], "/", s.storedSlug(v["name"]))
 		if item(path) != nil {
 			reply(
 				nil,
@@ -90,8 +93,12 @@ func (s *sitecore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(request.Query, "updateItem("):
 		s.items[fmt.Sprint(v["id"])] = v["fields"]
 		reply(map[string]any{"updateItem": map[string]any{"item": item(v["id"])}})
+	case strings.Contains(request.Query, "deleteItem("):
+		delete(s.items, fmt.Sprint(v["id"]))
+		reply(map[string]any{"deleteItem": map[string]any{"successful": true}})
 	case strings.Contains(request.Query, "publishItem("):
-		s.published = append(s.published, v["id"])
+		s.recordPublished(v["id"])
+		s.operated = append(s.operated, v["id"])
 		reply(map[string]any{"publishItem": map[string]any{"operationId": "op-1"}})
 	case strings.Contains(request.Query, "publishingStatus("):
 		s.polls--
@@ -99,6 +106,32 @@ func (s *sitecore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		reply(nil, map[string]any{"message": "Syntax Error"})
 	}
+}
+
+// findItem returns the path of the item that a look-up shows. Sitecore compares paths without case.
+func (s *sitecore) findItem(path string) string {
+	for _, stored := range slices.Sorted(maps.Keys(s.items)) {
+		if strings.HasPrefix(path, sitecoreHome+"/") && s.finds(strings.TrimPrefix(stored, sitecoreHome+"/"),
+			strings.TrimPrefix(path, sitecoreHome+"/")) {
+			return stored
+		}
+	}
+	return path
+}
+
+func (s *sitecore) listArticles() (states []string) {
+	for path := range s.items {
+		states = append(states, nameState(slices.Contains(s.operated, any(path))))
+	}
+	return states
+}
+
+func (s *sitecore) snapshot() map[string]string { return printItems(s.items) }
+
+func openSitecore(t *testing.T, cms *sitecore) *recipe {
+	t.Helper()
+	return openRecipe(t, "sitecore", sitecoreWithTokens{cms}, map[string]string{"SITECORE_URL": "",
+		"SITECORE_TOKEN_URL": "", "SITECORE_CLIENT_ID": "client", "SITECORE_CLIENT_SECRET": "secret-of-client"})
 }
 
 func TestRecipe_Sitecore(t *testing.T) {
@@ -122,6 +155,11 @@ func TestRecipe_Sitecore(t *testing.T) {
 			&sitecore{items: map[string]any{sitecoreHome + "/news": nil, path: nil}, blind: 1}, weir.OutcomeDelivered,
 			"", "find create find update publish published",
 		},
+		"OtherCase": {
+			&sitecore{liberties: liberties{isFound: strings.EqualFold}, items: map[string]any{sitecoreHome + "/news": nil,
+				sitecoreHome + "/news/Harbour-Opens": nil}}, weir.OutcomeRejected,
+			"Sitecore takes " + sitecoreHome + "/news/Harbour-Opens for /news/harbour-opens", "find",
+		},
 		"NoParentYet": {
 			&sitecore{}, weir.OutcomeRetry, "find: 200: the parent of /news/harbour-opens is not there yet", "find",
 		},
@@ -132,22 +170,16 @@ func TestRecipe_Sitecore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := openRecipe(
-				t,
-				"sitecore",
-				sitecoreWithTokens{c.cms},
-				map[string]string{"SITECORE_URL": "", "SITECORE_TOKEN_URL": "",
-					"SITECORE_CLIENT_ID": "client", "SITECORE_CLIENT_SECRET": "secret-of-client"},
-			)
+			r := openSitecore(t, c.cms)
 			checkResult(t, r.sendBody(r.readSample("article.xml")), c.want, c.reason, c.steps)
 			if c.want != weir.OutcomeDelivered {
 				return
 			}
 			want := "[map[name:Title value:The harbour opens] map[name:Text value:<p>From Monday on.</p>]]"
-			if fmt.Sprint(c.cms.items[path]) != want || fmt.Sprint(c.cms.published) != "["+path+"]" ||
+			if fmt.Sprint(c.cms.items[path]) != want || fmt.Sprint(c.cms.operated) != "["+path+"]" ||
 				len(c.cms.items) != 2 {
 				t.Errorf("got %v, published %v, want the item %v, published %v and 2 items", c.cms.items,
-					c.cms.published, want, "["+path+"]")
+					c.cms.operated, want, "["+path+"]")
 			}
 			if c.cms.tokens != 2 {
 				t.Errorf("got %d tokens, want 2, because the first one was refused", c.cms.tokens)

@@ -15,6 +15,7 @@ import (
 // (docs.umbraco.com/umbraco-cms/reference/management-api) and the source code (github.com/umbraco/Umbraco-CMS:
 // Controllers/Document and Controllers/Content of src/Umbraco.Cms.Api.Management).
 type umbraco struct {
+	liberties
 	mu        sync.Mutex
 	tokens    int                       // number of issued tokens; only the newest token is valid
 	documents map[string]map[string]any // by id; a document maps aliases to values, and can have isTrashed
@@ -83,6 +84,7 @@ func (u *umbraco) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(400, "ContentInvalid", "Invalid document")
 	case action == "publish":
 		u.published[id] = true
+		u.recordPublished(id)
 	default:
 		u.save(id, r)
 	}
@@ -150,6 +152,8 @@ func openUmbraco(t *testing.T, cms *umbraco, documentType string, faults ...faul
 		"UMBRACO_CLIENT_ID": "umbraco-back-office-weir", "UMBRACO_CLIENT_SECRET": "secret-of-client",
 		"UMBRACO_PARENT": "id-of-parent", "UMBRACO_DOCUMENT_TYPE": documentType, "UMBRACO_TEMPLATE": "id-of-template"})
 }
+
+func (u *umbraco) snapshot() map[string]string { return printItems(u.documents) }
 
 func (u *umbraco) listArticles() (states []string) {
 	for id := range u.documents {
