@@ -75,12 +75,26 @@ func (c *Collector) removeTaken(ctx context.Context, f storage.File) error {
 	return errors.Join(err, marked)
 }
 
+// deleteTaken deletes a file from the inbox. It returns no error if the inbox no longer has this version of the file.
+// Storage can refuse a delete as that of another version for a reason that Weir does not know. So deleteTaken looks at
+// the file before it believes that.
 func (c *Collector) deleteTaken(ctx context.Context, f storage.File) error {
 	err := writePauses.Do(ctx, func() error { return c.Inbox.Delete(ctx, f.Name, f.ETag) })
-	if isChanged(err) {
+	switch {
+	case storage.Is(err, storage.NotFound):
+		return nil
+	case !storage.Is(err, storage.Precondition):
+		return err
+	}
+
+	found, lookErr := findExact(ctx, c.Inbox, f.Name)
+	if lookErr != nil {
+		return lookErr
+	}
+	if found == nil || leftMarker(*found) != leftMarker(f) {
 		return nil
 	}
-	return err
+	return &storage.Error{Op: "file delete", Kind: storage.Conflict, Index: -1, Err: err}
 }
 
 // removeLeft deletes a file that an earlier run took, and its marker.
