@@ -130,7 +130,7 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	}
 	r.instruments.recordLane(number, c, oldest, now, refused)
 	r.logPauseByCMS(number, c.Tail, refused, now)
-	if r.replays != nil {
+	if r.replays != nil && number == 0 {
 		r.replays.ResumeOrphans(c)
 	}
 	if r.batches != nil && number == 0 { // only for lane 0, because one query finds the batches of all lanes

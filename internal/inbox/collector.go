@@ -144,12 +144,8 @@ func (c *Collector) collectUnderLease(ctx context.Context) error {
 	if isEmpty || err != nil {
 		return err
 	}
-	l, err := lease.Acquire(ctx, lease.Config{Leases: c.Leases, Length: c.Lease, Now: c.Now, Log: c.Logger}, "inbox")
-	if err != nil {
-		return err
-	}
-	defer l.Release(context.WithoutCancel(ctx))
-	return c.takeAll(l.Context())
+	cfg := lease.Config{Leases: c.Leases, Length: c.Lease, Now: c.Now, Log: c.Logger}
+	return lease.Do(ctx, cfg, "inbox", c.takeAll)
 }
 
 // isEmpty reports whether the inbox has no file. Without a file a run needs no lease.

@@ -19,7 +19,6 @@ const (
 	maxBusyRetry = 30 * time.Second
 	// After an error of storage, the worker waits for a random time between storageRetryDelay and 2*storageRetryDelay.
 	storageRetryDelay = 5 * time.Second
-	releaseTimeout    = 5 * time.Second
 )
 
 // outboxWorker sends the events of one outbox in this process. It starts when the process learns of an event in the
@@ -123,21 +122,12 @@ func (d *outboxWorker) deliverDue() (time.Time, error) {
 	if err != nil || outbox.MarkerOf(control) == "" {
 		return time.Time{}, err
 	}
-	l, err := lease.Acquire(d.sender.ctx, lease.Config{Leases: d.sender.Leases, Length: leaseLength,
-		Now: d.sender.Now, Log: d.sender.Log}, d.rows.LeaseName())
-	if err != nil {
-		return time.Time{}, err
-	}
+	cfg := lease.Config{Leases: d.sender.Leases, Length: leaseLength, Now: d.sender.Now, Log: d.sender.Log}
 	var next time.Time
-	err = panics.Catch(func() (err error) { // so that the lease is released
-		next, err = d.newSession(l.Context(), outbox.MarkerOf(control)).deliverAll()
+	err = lease.Do(d.sender.ctx, cfg, d.rows.LeaseName(), func(ctx context.Context) (err error) {
+		next, err = d.newSession(ctx, outbox.MarkerOf(control)).deliverAll()
 		return err
 	})
-	releasing, cancel := context.WithTimeout(context.WithoutCancel(d.sender.ctx), releaseTimeout)
-	defer cancel()
-	if releaseErr := l.Release(releasing); releaseErr != nil {
-		d.sender.Log.Warn("notify: lease not released", "lane", d.outbox.lane, "err", releaseErr)
-	}
 	return next, err
 }
 

@@ -45,7 +45,7 @@ const (
 	pollInterval = time.Second
 	// progressInterval is the time between two progress reports while the command waits.
 	progressInterval = 10 * time.Second
-	// releaseTimeout limits the time to close the drainer, and the time to release a lease.
+	// releaseTimeout limits the time to close the drainer.
 	releaseTimeout = 10 * time.Second
 )
 
@@ -260,12 +260,9 @@ func (c Resharder) reopenLane(ctx context.Context, number int) error {
 		return err
 	}
 	for {
-		l, err := c.acquireLease(ctx, c.Store.LeaseName(number))
-		if err == nil {
-			err = epochend.Lanes{Store: c.Store}.Reopen(l.Context(), number, rand.Text())
-			c.releaseLease(ctx, l)
-			return err
-		}
+		err := lease.Do(ctx, c.leaseConfig(), c.Store.LeaseName(number), func(ctx context.Context) error {
+			return epochend.Lanes{Store: c.Store}.Reopen(ctx, number, rand.Text())
+		})
 		if !errors.Is(err, lease.ErrBusy) {
 			return err
 		}
@@ -297,13 +294,13 @@ func (c Resharder) withCommandLease(ctx context.Context, do func(context.Context
 			return pause, true
 		},
 	}.Do(ctx, func() (err error) {
-		l, err = c.acquireLease(ctx, commandLeaseName)
+		l, err = lease.Acquire(ctx, c.leaseConfig(), commandLeaseName)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	defer c.releaseLease(ctx, l)
+	defer l.Release(ctx)
 	err = do(l.Context())
 	if cause := context.Cause(l.Context()); err != nil && cause != nil {
 		err = cause
@@ -311,16 +308,8 @@ func (c Resharder) withCommandLease(ctx context.Context, do func(context.Context
 	return err
 }
 
-func (c Resharder) acquireLease(ctx context.Context, name string) (*lease.Lease, error) {
-	return lease.Acquire(ctx, lease.Config{Leases: c.Leases, Length: c.Lease, Now: c.Store.Now, Log: c.Log}, name)
-}
-
-func (c Resharder) releaseLease(ctx context.Context, l *lease.Lease) {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancel()
-	if err := l.Release(limited); err != nil {
-		c.Log.Warn("relane: lease not released", "err", err)
-	}
+func (c Resharder) leaseConfig() lease.Config {
+	return lease.Config{Leases: c.Leases, Length: c.Lease, Now: c.Store.Now, Log: c.Log}
 }
 
 // retryTransient calls do until do succeeds, or returns an error that is not transient.

@@ -145,16 +145,15 @@ func (c Resharder) closeEmpty(ctx context.Context, open map[int]bool) (map[int]e
 
 // closeLane takes a lane's lease and closes the lane. It returns false if another process has the lease, or if the lane
 // has work left.
-func (c Resharder) closeLane(ctx context.Context, number int) (bool, error) {
-	l, err := c.acquireLease(ctx, c.Store.LeaseName(number))
+func (c Resharder) closeLane(ctx context.Context, number int) (isClosed bool, err error) {
+	err = lease.Do(ctx, c.leaseConfig(), c.Store.LeaseName(number), func(ctx context.Context) (err error) {
+		isClosed, err = epochend.Lanes{Store: c.Store}.Close(ctx, number, rand.Text(), c.Settle)
+		return err
+	})
 	if errors.Is(err, lease.ErrBusy) {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	defer c.releaseLease(ctx, l)
-	return epochend.Lanes{Store: c.Store}.Close(l.Context(), number, rand.Text(), c.Settle)
+	return isClosed, err
 }
 
 // checkNotUndone returns ErrUndone if another command has begun to undo the change.

@@ -2,18 +2,13 @@ package replay
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"maps"
-	"sync"
 	"time"
 
+	"weir/internal/job"
 	"weir/internal/lane"
-	"weir/internal/lease"
 	"weir/internal/overview/lists"
-	"weir/internal/panics"
 	"weir/internal/replay/jobrow"
-	"weir/internal/retry"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -55,21 +50,8 @@ type Config struct {
 // job is run by only one of them at a time. The caller must Close the Runner.
 type Runner struct {
 	Config
-	jobs   jobStore
-	ctx    context.Context
-	cancel context.CancelFunc
-
-	mu       sync.Mutex
-	isClosed bool
-	running  map[string]*activeJob // by the id of the job
-	hasTried map[string]bool       // ids of the jobs that this process has tried to run
-	wg       sync.WaitGroup
-}
-
-// activeJob is a job that this process runs, or whose lease this process tries to get.
-type activeJob struct {
-	cancel context.CancelFunc
-	done   chan struct{} // closed when this process has stopped running the job
+	jobs jobStore
+	host *job.Host
 }
 
 // New returns a Runner. The Runner runs no job before Start or ResumeOrphans is called.
@@ -77,9 +59,15 @@ func New(cfg Config) *Runner {
 	if cfg.Finished == nil {
 		cfg.Finished = func(Job) error { return nil }
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	return &Runner{Config: cfg, jobs: jobStore{cfg.Store}, ctx: ctx, cancel: cancel, running: map[string]*activeJob{},
-		hasTried: map[string]bool{}}
+	return &Runner{Config: cfg, jobs: jobStore{cfg.Store}, host: job.NewHost(job.Config{Kind: "replay",
+		Leases: cfg.Leases, Lease: cfg.Lease, Now: cfg.Now, Log: cfg.Logger})}
+}
+
+// newTask returns the work of this process on a job.
+func (r *Runner) newTask(id string) job.Job {
+	return job.Job{ID: id, Run: func(ctx context.Context, _ int) (bool, error) {
+		return false, r.runJob(ctx, id)
+	}}
 }
 
 // Start begins a job. The job continues in this process after Start has returned.
@@ -95,7 +83,7 @@ func (r *Runner) Start(ctx context.Context, s Spec) (Job, error) {
 	if _, err := jobrow.Create(ctx, r.Store, row); err != nil {
 		return Job{}, err
 	}
-	r.startJob(j.ID)
+	r.host.Start(r.newTask(j.ID))
 	return j, nil
 }
 
@@ -115,7 +103,7 @@ func (r *Runner) Cancel(ctx context.Context, id string) (Job, error) {
 	if j.State == Cancelled {
 		return r.completeCancel(ctx, j)
 	}
-	r.stopJob(id)
+	r.host.Stop(id)
 	if j, err = r.jobs.getJob(ctx, id); err != nil { // read again: a job saves its progress when it stops
 		return j, err
 	}
@@ -142,102 +130,17 @@ func (r *Runner) completeCancel(ctx context.Context, j Job) (Job, error) {
 	return j, apiError(err)
 }
 
-// stopJob stops a job that this process runs, and waits until the job has stopped.
-func (r *Runner) stopJob(id string) {
-	r.mu.Lock()
-	c := r.running[id]
-	r.mu.Unlock()
-	if c != nil {
-		c.cancel()
-		<-c.done
-	}
-}
-
 // ResumeOrphans takes over the jobs in progress that no process runs, and returns at once. The control rows must be
 // those of lane 0.
 func (r *Runner) ResumeOrphans(control lane.Control) {
-	inProgress := map[string]bool{}
+	var unfinished []job.Job
 	for _, row := range jobrow.InProgress(control) {
-		inProgress[row.ID] = true
-		r.startJob(row.ID)
+		unfinished = append(unfinished, r.newTask(row.ID))
 	}
-	r.forgetTried(inProgress)
-}
-
-// forgetTried forgets the jobs that are over, so that the memory of a process does not grow with each job.
-func (r *Runner) forgetTried(inProgress map[string]bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.hasTried, func(id string, _ bool) bool { return !inProgress[id] && r.running[id] == nil })
-}
-
-// startJob runs a job in a goroutine, unless the Runner is closed or runs the job already.
-func (r *Runner) startJob(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.isClosed || r.running[id] != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(r.ctx)
-	c := &activeJob{cancel, make(chan struct{})}
-	waitForLease := !r.hasTried[id]
-	r.running[id], r.hasTried[id] = c, true
-	r.wg.Go(func() {
-		defer close(c.done)
-		defer cancel()
-		err := panics.Catch(func() error { return r.runUnderLease(ctx, id, waitForLease) })
-		if err != nil && ctx.Err() == nil {
-			r.Logger.Warn("replay: job interrupted", "err", err)
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.running, id)
-	})
-}
-
-// leaseRetryDelay is the pause before a busy lease is tried again.
-const leaseRetryDelay = 2 * time.Second
-
-// runUnderLease runs a job under the job's lease. If another process has the lease, runUnderLease returns nil, and the
-// next ResumeOrphans tries again. If waitForLease is true, runUnderLease first tries for the length of a lease, because
-// the lease of a dead process expires in that time.
-func (r *Runner) runUnderLease(ctx context.Context, id string, waitForLease bool) error {
-	cfg := lease.Config{Leases: r.Leases, Length: r.Lease, Now: r.Now, Log: r.Logger}
-	end := r.Now().Add(r.Lease + leaseRetryDelay)
-	var l *lease.Lease
-	err := retry.Policy{
-		First: leaseRetryDelay,
-		IsTransient: func(err error) bool {
-			return errors.Is(err, lease.ErrBusy) && waitForLease && !r.Now().After(end)
-		},
-	}.Do(ctx, func() (err error) {
-		l, err = lease.Acquire(ctx, cfg, "replay-"+id)
-		return err
-	})
-	switch {
-	case errors.Is(err, lease.ErrBusy), err != nil && ctx.Err() != nil:
-		return nil
-	case err != nil:
-		return err
-	}
-	defer l.Release(ctx)
-	return r.runJob(l.Context(), id)
+	r.host.Resume(unfinished)
 }
 
 // Close stops the jobs that this process runs, and waits until they have stopped. If ctx ends before that, Close
 // returns the cause of ctx. The stored state of the jobs stays Running, so that another process resumes them in its
 // sweep.
-func (r *Runner) Close(ctx context.Context) error {
-	r.mu.Lock()
-	r.isClosed = true
-	r.mu.Unlock()
-	r.cancel()
-	done := make(chan struct{})
-	go func() { r.wg.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func (r *Runner) Close(ctx context.Context) error { return r.host.Close(ctx) }
