@@ -37,7 +37,7 @@ func (r *Runner) Cancel(ctx context.Context, id string) (wire.Batch, error) {
 				continue // the next read shows whether the request is stored
 			}
 		}
-		r.startWork(id)
+		r.jobs.Start(r.newJob(id, one.batch.Upstream))
 		return one.batch, nil
 	}
 	if storage.Is(failed, storage.Precondition) {

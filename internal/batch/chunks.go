@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -148,17 +149,35 @@ func (d *document) loadChunk(number int) error {
 	}
 	d.cached = d.cached[:min(len(d.cached), cachedChunks-1)]
 	d.chunk, d.number = nil, number
-	d.chunk, d.failed = d.blobs.Get(d.ctx, chunkName(d.id, number))
+	d.chunk, d.failed = d.readChunk(number)
 	if d.failed == nil {
 		d.cached = slices.Insert(d.cached, 0, cachedChunk{number, d.chunk})
 	}
-	switch { // no retry: the same chunk would fail again
-	case storage.Is(d.failed, storage.NotFound):
+	switch {
+	case d.failed == nil:
+	case storage.Is(d.failed, storage.NotFound): // no retry: the same chunk would fail again
 		d.failed = &weir.Error{Kind: weir.Internal, Op: "batch", Message: "the stored document was removed by others",
 			Err: d.failed}
 	case storage.IsObjectFault(d.failed):
 		d.failed = &weir.Error{Kind: weir.Internal, Op: "batch", Err: d.failed,
 			Message: "storage does not return the stored document: " + storage.Describe(d.failed)}
+	default:
+		d.failed = &unreadError{"the stored document", d.failed}
 	}
 	return d.failed
+}
+
+// chunkTimeout limits the read of a chunk, which has 1 MiB at most. Meanwhile no other batch has the turn.
+const chunkTimeout = 10 * time.Second
+
+func (d *document) readChunk(number int) ([]byte, error) {
+	limited, cancel := context.WithTimeout(d.ctx, chunkTimeout)
+	defer cancel()
+	return d.blobs.Get(limited, chunkName(d.id, number))
+}
+
+// dropChunks frees the memory of the chunks while other batches work. The reads that load them again do not count.
+func (d *document) dropChunks() {
+	d.loads -= len(d.cached)
+	d.chunk, d.cached = nil, nil
 }

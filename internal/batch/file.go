@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/filing"
+	"weir/internal/job"
 	"weir/internal/panics"
 	"weir/internal/weir"
 	"weir/internal/wire"
@@ -21,9 +22,9 @@ const (
 	// A window is full when it has windowParts parts, or when the bodies of its valid parts have at least windowBytes
 	// bytes.
 	windowParts, windowBytes = 200, 4 << 20
-	// appendsAtOnce is the number of keys whose parts are appended at the same time. A transaction of a lane has room
-	// for 49 messages with idempotency keys. appendsAtOnce is smaller, so that a transaction usually has room for
-	// posts, too.
+	// appendsAtOnce is the number of keys whose parts are appended at the same time, by all open batches together. A
+	// transaction of a lane has room for 49 messages with idempotency keys. appendsAtOnce is smaller, so that a
+	// transaction usually has room for posts, too.
 	appendsAtOnce = 48
 	// appendTimeout limits the time of one append.
 	appendTimeout = 15 * time.Second
@@ -48,39 +49,40 @@ func (w *window) isFull() bool { return w.next-w.first >= windowParts || w.bytes
 
 // fileParts appends the parts from the saved position on, and then saves the batch in the state "filed". If the batch
 // is cancelled meanwhile, fileParts stops after the window that it has begun.
-func (w *work) fileParts(ctx context.Context) error {
-	parts, err := openParts(ctx, &w.Config, &w.row)
-	if err != nil {
-		return err
-	}
+func (w *work) fileParts(ctx context.Context) (err error) {
 	if w.problems, err = w.loadProblems(ctx, w.batch.ID); err != nil {
 		return err
 	}
-	for !w.isCancelled() {
-		next, err := w.readWindow(ctx, parts)
-		var refused *weir.Error
-		if errors.As(err, &refused) && refused.Kind != weir.Unavailable {
-			// The check of the batch did not get this error. Since the check the settings have changed, or somebody has
-			// removed the stored document.
-			w.batch.Reason = truncateText(refused.Message)
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if next.next == next.first {
+
+	parts, err := openParts(ctx, w)
+	for err == nil && !w.isCancelled() {
+		var next *window
+		if next, err = w.readWindow(ctx, parts); err != nil || next.next == next.first {
 			break
 		}
 		if err := w.fileWindow(ctx, next); err != nil {
 			return err
 		}
+		if w.turn.mustLeave() {
+			return job.ErrAgain
+		}
 	}
-	if w.isCancelled() {
-		return nil
+	if refused := refusalOf(err); refused != nil {
+		// The check of the batch did not get this error. Since the check the settings have changed, or the stored
+		// document was removed from outside.
+		w.batch.Reason, err = truncateText(refused.Message), nil
 	}
+	if err != nil || w.isCancelled() {
+		return err
+	}
+	w.setFiled()
+	return w.saveProgress(ctx)
+}
+
+// setFiled ends the filing. Parts that are not messages by now are invalid.
+func (w *work) setFiled() {
 	w.batch.Invalid = w.batch.Parts - w.batch.Filed
 	w.batch.State, w.batch.FinishedAt = wire.BatchFiled, w.Now().UTC().Truncate(time.Microsecond)
-	return w.save(ctx)
 }
 
 // readWindow reads the next window, and adds the problems of its invalid parts. If no part is left, the window's fields
@@ -136,9 +138,14 @@ func (w *work) addLateProblem(p part, err error) {
 // fileWindow appends the parts of a window, stores the message ids and the problems, and saves the number of the next
 // window's first part.
 func (w *work) fileWindow(ctx context.Context, one *window) error {
+	w.turn.end() // the appends wait for storage, and share Runner.appends with those of other batches
 	if err := w.appendParts(ctx, one.parts); err != nil {
 		return err
 	}
+	if err := w.turn.begin(ctx); err != nil {
+		return err
+	}
+
 	var ids strings.Builder
 	filed := 0
 	for _, p := range one.parts {
@@ -163,7 +170,7 @@ func (w *work) fileWindow(ctx context.Context, one *window) error {
 	w.progress.Next = one.next
 	w.batch.Filed += filed
 	w.batch.Invalid = max(w.batch.Invalid, one.next-1-w.batch.Filed)
-	return w.save(ctx)
+	return w.saveProgress(ctx)
 }
 
 func idsName(id string, first int) string { return blobPrefix(id) + "ids/" + strconv.Itoa(first) }
@@ -195,6 +202,10 @@ func (w *work) appendParts(ctx context.Context, parts []checkedPart) error {
 }
 
 func (w *work) appendPart(ctx context.Context, p *checkedPart) error {
+	if err := w.appends.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer w.appends.Release(1)
 	limited, cancel := context.WithTimeout(ctx, appendTimeout)
 	defer cancel()
 	receipt, err := w.Filer.FileAdmitted(limited, p.message, partKey(w.batch.ID, p.part.number))

@@ -34,10 +34,15 @@ func (p part) newSubmission(upstream string) filing.Submission {
 }
 
 type partReader struct {
-	set     *contract.Set
-	maxBody int64
-	paths   []*contract.SplitPath
-	files   fileReader
+	ctx      context.Context
+	turn     *turn
+	set      *contract.Set
+	maxBody  int64
+	paths    []*contract.SplitPath
+	document *document
+	files    fileReader
+	zip      *zipFiles // the same files, if they come from a zip
+	budget   budget
 
 	file     postedFile
 	splitter *contract.Splitter // splitter of the present file; nil = no file is being split
@@ -55,32 +60,68 @@ type postedFile struct {
 // fileReader returns the files of a batch one after the other, and then io.EOF.
 type fileReader interface{ nextFile() (postedFile, error) }
 
-func openParts(ctx context.Context, c *Config, one *row) (*partReader, error) {
-	b := &one.batch
+// openParts returns a reader of the batch's parts. Between two reads it lets the batches of other upstreams work.
+func openParts(ctx context.Context, w *work) (*partReader, error) {
+	b := &w.batch
 	paths, err := compilePaths(b.Split)
 	if err != nil {
 		return nil, err
 	}
-	r := &partReader{set: c.Contracts, maxBody: c.MaxBody, paths: paths}
-	d := &document{ctx: ctx, blobs: c.Blobs, id: b.ID, size: b.Bytes}
+	d := &document{ctx: ctx, blobs: w.Blobs, id: b.ID, size: b.Bytes}
+	r := &partReader{ctx: ctx, turn: w.turn, set: w.Contracts, maxBody: w.MaxBody, paths: paths, document: d,
+		budget: newBudget(paths, b.Bytes)}
 	switch b.Format {
 	case wire.BatchZip:
-		r.files, err = openZip(d)
+		r.zip, err = openZip(d)
+		r.files = r.zip
 	case wire.BatchMultipart:
-		r.files, err = openMultipart(d, one.progress.ContentType)
+		r.files, err = openMultipart(d, w.progress.ContentType)
 	default:
-		r.files = &oneFile{&postedFile{contentType: one.progress.ContentType, content: d}}
+		r.files = &oneFile{&postedFile{contentType: w.progress.ContentType, content: d}}
 	}
-	if one.progress.SkipsLitter {
+	if w.progress.SkipsLitter {
 		r.files = withoutLitter{r.files}
 	}
 	return r, err
+}
+
+// pass lets another batch work if this batch's turn is over. Meanwhile this batch keeps little memory.
+func (r *partReader) pass() error {
+	hasPassed, err := r.turn.pass(r.ctx)
+	if hasPassed {
+		r.document.dropChunks()
+		if r.zip != nil {
+			r.zip.dropDirectory()
+		}
+	}
+	return err
+}
+
+// meteredContent is the content of one file. Its reads take turns with other batches, and use up the budget.
+type meteredContent struct {
+	parts   *partReader
+	content io.Reader
+}
+
+// Read implements io.Reader.
+func (c *meteredContent) Read(p []byte) (int, error) {
+	if err := c.parts.pass(); err != nil {
+		return 0, err
+	}
+	n, err := c.content.Read(p)
+	if spent := c.parts.budget.spend(countTags(p[:n])); spent != nil {
+		return 0, spent
+	}
+	return n, err
 }
 
 // next returns the next part, and io.EOF after the last part. If the error is a *weir.Error, the whole batch is
 // refused. Any other error comes from storage.
 func (r *partReader) next() (part, error) {
 	for {
+		if err := r.pass(); err != nil {
+			return part{}, err
+		}
 		p, found, err := r.nextOfFile()
 		if err != nil {
 			return part{}, err
@@ -103,6 +144,7 @@ func (r *partReader) nextOfFile() (p part, found bool, err error) {
 		if r.file, err = r.files.nextFile(); err != nil {
 			return part{}, false, err
 		}
+		r.file.content = &meteredContent{r, r.file.content}
 		if len(r.paths) == 0 || r.file.err != nil {
 			p, err = r.readWhole()
 			return p, true, err
@@ -296,34 +338,56 @@ func (c *multipartContent) Read(p []byte) (int, error) {
 // zipFiles is the fileReader of a zip.
 type zipFiles struct {
 	document *document
-	files    []*zip.File
-	unpacked int64 // number of unpacked bytes read so far, from all files together
+	reader   *zip.Reader // has the directory; nil = dropped, see dropDirectory
+	next     int         // index of the next file in the directory
+	unpacked int64       // number of unpacked bytes read so far, from all files together
 }
 
 // maxDirectory is the largest number of bytes that openZip reads for a zip's directory, which stays in memory.
 const maxDirectory = 8 << 20
 
 func openZip(d *document) (*zipFiles, error) {
+	z := &zipFiles{document: d}
+	return z, z.loadDirectory()
+}
+
+// loadDirectory reads the directory, if it is not in memory.
+func (z *zipFiles) loadDirectory() (err error) {
+	if z.reader != nil {
+		return nil
+	}
+
+	d := z.document
 	d.mayRead, d.isLimited = maxDirectory, true
-	z, err := zip.NewReader(d, d.size)
+	z.reader, err = zip.NewReader(d, d.size)
 	d.isLimited = false
 	switch {
 	case d.failed != nil:
-		return nil, d.failed
+		return d.failed
 	case err != nil:
-		return nil, malformedError("the body is not a zip that can be read")
+		return malformedError("the body is not a zip that can be read")
 	}
-	return &zipFiles{document: d, files: z.File}, nil
+	return nil
+}
+
+// dropDirectory frees the memory of the directory, which can be 50 MB, until the next file is opened.
+func (z *zipFiles) dropDirectory() {
+	if z.reader != nil {
+		z.reader.File = nil // an open file refers to the reader
+		z.reader = nil
+	}
 }
 
 func (z *zipFiles) nextFile() (postedFile, error) {
-	for len(z.files) > 0 {
-		f := z.files[0]
-		z.files = z.files[1:]
-		if f.FileInfo().IsDir() {
-			continue
+	if err := z.loadDirectory(); err != nil {
+		return postedFile{}, err
+	}
+	for z.next < len(z.reader.File) {
+		f := z.reader.File[z.next]
+		z.next++
+		if !f.FileInfo().IsDir() {
+			return z.openFile(f)
 		}
-		return z.openFile(f)
 	}
 	return postedFile{}, io.EOF
 }

@@ -2,7 +2,6 @@ package batch
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -10,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"weir/internal/clock"
+	"golang.org/x/sync/semaphore"
+
 	"weir/internal/contract"
 	"weir/internal/filing"
+	"weir/internal/job"
 	"weir/internal/lane"
-	"weir/internal/lease"
-	"weir/internal/panics"
 	"weir/internal/retry"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -58,26 +57,24 @@ type Config struct {
 // work at only one Runner at a time. A Runner is safe for concurrent use. The caller must Close each Runner.
 type Runner struct {
 	Config
-	store  store
-	ctx    context.Context
-	cancel context.CancelFunc
+	store store
+	jobs  *job.Host
+	turns *turns
+	// appends limits the appends of all open batches to appendsAtOnce at the same time.
+	appends *semaphore.Weighted
 
-	mu       sync.Mutex
-	isClosed bool
-	running  map[string]bool // ids of the batches with a goroutine of startWork
-	hasTried map[string]bool // ids of the batches for which startWork was called
+	mu sync.Mutex
 	// admitted has, by batch id, the number of parts that this process has counted against a daily quota. If the save
 	// after the count fails, the batch is checked again. Because of admitted, the same parts are not counted twice.
 	admitted map[string]int
-	turn     chan struct{} // semaphore: this process works on one batch at a time
-	wg       sync.WaitGroup
 }
 
 // New returns a Runner.
 func New(cfg Config) *Runner {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &Runner{Config: cfg, store: store{cfg.Store.Table}, ctx: ctx, cancel: cancel, running: map[string]bool{},
-		hasTried: map[string]bool{}, admitted: map[string]int{}, turn: make(chan struct{}, 1)}
+	return &Runner{Config: cfg, store: store{cfg.Store.Table}, admitted: map[string]int{}, turns: newTurns(cfg.Now),
+		appends: semaphore.NewWeighted(appendsAtOnce),
+		jobs: job.NewHost(job.Config{Kind: "batch", Leases: cfg.Leases, Lease: cfg.Lease, Now: cfg.Now,
+			Log: cfg.Logger})}
 }
 
 // createPauses is the retry policy for storing the rows of a batch.
@@ -97,10 +94,18 @@ func (r *Runner) Accept(ctx context.Context, s Spec, body io.Reader) (wire.Batch
 	if err != nil {
 		return wire.Batch{}, err
 	}
-	id := one.batch.ID
-	one.batch.Bytes, one.progress.Digest, err = storeDocument(ctx, r.Blobs, id, body)
-	if err == nil && one.batch.Bytes == 0 {
+	if err := r.checkQueue(ctx, &one); err != nil {
+		return wire.Batch{}, apiError(err)
+	}
+
+	id, counted := one.batch.ID, &tagCounter{Reader: body}
+	one.batch.Bytes, one.progress.Digest, err = storeDocument(ctx, r.Blobs, id, counted)
+	switch {
+	case err != nil:
+	case one.batch.Bytes == 0:
 		err = malformedError("the body is empty")
+	case one.batch.Format != wire.BatchZip:
+		err = checkTags(&one.batch, counted.tags)
 	}
 	if err != nil {
 		r.discardDocument(ctx, id, one.batch.Bytes)
@@ -118,7 +123,7 @@ func (r *Runner) Accept(ctx context.Context, s Spec, body io.Reader) (wire.Batch
 		r.discardDocument(ctx, id, one.batch.Bytes)
 		return repeatOf(known, &one)
 	}
-	r.startWork(id)
+	r.jobs.Start(r.newJob(id, s.Upstream))
 	return one.batch, nil
 }
 
@@ -184,100 +189,41 @@ func (r *Runner) List(ctx context.Context) ([]wire.Batch, error) {
 }
 
 // ResumeOrphans starts the work on all unfinished batches, and does not wait for the end of the work. This process
-// works on one batch after the other. If another process has a batch's lease, the batch stays with that process.
+// works on the batches in turns; see the type turns. If another process has a batch's lease, the batch stays with that
+// process.
 func (r *Runner) ResumeOrphans(ctx context.Context) error {
-	ids, err := r.store.listWork(ctx)
+	unfinished, err := r.store.listWork(ctx)
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	maps.DeleteFunc(r.hasTried, func(id string, _ bool) bool { return !slices.Contains(ids, id) })
-	maps.DeleteFunc(r.admitted, func(id string, _ int) bool { return !slices.Contains(ids, id) })
-	r.mu.Unlock()
-	for i := range ids { // begin with the oldest batch
-		r.startWork(ids[len(ids)-1-i])
+
+	jobs, isUnfinished := make([]job.Job, 0, len(unfinished)), map[string]bool{}
+	for _, one := range slices.Backward(unfinished) { // begin with the oldest batch
+		jobs = append(jobs, r.newJob(one.id, one.upstream))
+		isUnfinished[one.id] = true
 	}
+	r.mu.Lock()
+	maps.DeleteFunc(r.admitted, func(id string, _ int) bool { return !isUnfinished[id] })
+	r.mu.Unlock()
+	r.jobs.Resume(jobs)
 	return nil
 }
 
-// startWork starts a goroutine that works on a batch.
-func (r *Runner) startWork(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.isClosed || r.running[id] {
-		return
-	}
-	waitForLease := !r.hasTried[id]
-	r.running[id], r.hasTried[id] = true, true
-	r.wg.Go(func() {
-		err := panics.Catch(func() error { return r.workInTurn(id, waitForLease) })
-		if err != nil && r.ctx.Err() == nil {
-			r.Logger.Warn("batch: work interrupted", "err", err)
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.running, id)
-	})
-}
-
-// leaseRetryDelay is the pause before a busy lease is tried again.
-const leaseRetryDelay = 2 * time.Second
-
-// workInTurn waits until this process works on no other batch, and then works on the given batch. If another process
-// has the batch's lease and waitForLease is set, workInTurn tries again for a little longer than the length of a lease.
-// If the other process has died, its lease expires in this time. Between the tries this process can work on other
-// batches.
-func (r *Runner) workInTurn(id string, waitForLease bool) error {
-	for waitUntil := (time.Time{}); ; {
-		isBusy, err := r.tryTurn(id)
-		if !isBusy || !waitForLease {
-			return err
-		}
-		now := r.Now()
-		if waitUntil.IsZero() {
-			waitUntil = now.Add(r.Lease + leaseRetryDelay)
-		}
-		if now.After(waitUntil) || !clock.Sleep(r.ctx, leaseRetryDelay) {
-			return nil
-		}
-	}
-}
-
-// tryTurn works on a batch under the batch's lease. It reports whether another process has this lease.
-func (r *Runner) tryTurn(id string) (isBusy bool, err error) {
-	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
-	case <-r.ctx.Done():
-		return false, nil
-	}
-	l, err := lease.Acquire(r.ctx, lease.Config{Leases: r.Leases, Length: r.Lease, Now: r.Now, Log: r.Logger},
-		"batch-"+id)
-	switch {
-	case errors.Is(err, lease.ErrBusy):
-		return true, nil
-	case err != nil && r.ctx.Err() != nil:
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	defer l.Release(r.ctx)
-	return false, r.processBatch(l.Context(), id)
+// newJob returns the work of this process on a batch.
+func (r *Runner) newJob(id, upstream string) job.Job {
+	var t *turn
+	return job.Job{ID: id,
+		Enter: func(ctx context.Context) (leave func(), err error) {
+			if t, err = r.turns.enter(ctx, upstream); err != nil {
+				return nil, err
+			}
+			return t.leave, nil
+		},
+		Run: func(ctx context.Context, failures int) (hasProgressed bool, err error) {
+			return r.processBatch(ctx, id, t, failures)
+		}}
 }
 
 // Close stops the work of this Runner. It returns nil when the work has stopped, or an error if ctx ends first.
 // ResumeOrphans of another process continues the work.
-func (r *Runner) Close(ctx context.Context) error {
-	r.mu.Lock()
-	r.isClosed = true
-	r.mu.Unlock()
-	r.cancel()
-	done := make(chan struct{})
-	go func() { r.wg.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func (r *Runner) Close(ctx context.Context) error { return r.jobs.Close(ctx) }

@@ -17,8 +17,9 @@ import (
 // partition is the table partition of the batches' rows.
 const partition = "batches"
 
-// These prefixes begin the keys of rows that lead to a batch. Such a row has one column, Batch: the id of the batch.
-// The batch's own row has the key <id> and the columns Text and Progress.
+// These prefixes begin the keys of rows that lead to a batch. Such a row has the column Batch: the id of the batch. The
+// row of the work also has the column Upstream, if the batch's upstream is known. The batch's own row has the key <id>
+// and the columns Text and Progress.
 const (
 	workPrefix = "!"  // followed by <id>: the work on the batch is not done
 	keyPrefix  = "i_" // followed by the hash of an idempotency key
@@ -36,6 +37,8 @@ type progress struct {
 	// SkipsLitter is set in batches whose litter has no part numbers; see isLitter. In a batch that an earlier version of
 	// Weir accepted it has numbers, and the parts that are filed already must keep theirs.
 	SkipsLitter bool `json:"skipsLitter,omitempty"`
+	// StuckSince is the time since when the work fails because of this batch, without any progress; see judgeStuck.
+	StuckSince time.Time `json:"stuckSince,omitzero"`
 }
 
 // row is a batch as stored.
@@ -79,8 +82,12 @@ func (s store) create(ctx context.Context, r row) (known *row, err error) {
 		return nil, err
 	}
 	id := r.batch.ID
-	ops := []storage.Op{{Kind: storage.Insert, Key: id, Values: values}, {Kind: storage.Insert, Key: workPrefix + id,
-		Values: map[string]any{"Batch": id}}}
+	work := map[string]any{"Batch": id}
+	if r.batch.Upstream != "" {
+		work["Upstream"] = r.batch.Upstream
+	}
+	ops := []storage.Op{{Kind: storage.Insert, Key: id, Values: values},
+		{Kind: storage.Insert, Key: workPrefix + id, Values: work}}
 	if r.progress.KeyRow != "" {
 		ops = append(ops, storage.Op{Kind: storage.Insert, Key: r.progress.KeyRow, Values: map[string]any{"Batch": id}})
 	}
@@ -170,8 +177,14 @@ func (s store) removeRow(ctx context.Context, key string) error {
 	return err
 }
 
-// listWork returns the ids of the unfinished batches, newest first.
-func (s store) listWork(ctx context.Context) (ids []string, err error) {
+// unfinished is a batch whose work is not done.
+type unfinished struct {
+	id       string
+	upstream string // empty = not known, or an earlier version of Weir accepted the batch
+}
+
+// listWork returns the unfinished batches, newest first.
+func (s store) listWork(ctx context.Context) (all []unfinished, err error) {
 	q := storage.Query{Partition: partition, From: workPrefix, To: "0"}
 	for {
 		page, err := s.table.Range(ctx, q)
@@ -179,11 +192,12 @@ func (s store) listWork(ctx context.Context) (ids []string, err error) {
 			return nil, err
 		}
 		for _, r := range page.Rows {
-			ids = append(ids, strings.TrimPrefix(r.Key, workPrefix))
+			upstream, _ := r.Values["Upstream"].(string)
+			all = append(all, unfinished{strings.TrimPrefix(r.Key, workPrefix), upstream})
 			q.From, q.After = "", r.Key
 		}
 		if !page.More {
-			return ids, nil
+			return all, nil
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"weir/internal/clock"
+	"weir/internal/job"
 	"weir/internal/panics"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -19,77 +19,48 @@ import (
 type work struct {
 	*Runner
 	row
-	problems  []wire.PartProblem
-	isUnsaved bool      // addLateProblem has added problems that are not stored yet
-	savedAt   time.Time // when the row was last saved or read
+	turn          *turn
+	problems      []wire.PartProblem
+	isUnsaved     bool      // addLateProblem has added problems that are not stored yet
+	savedAt       time.Time // when the row was last saved or read
+	hasProgressed bool      // saveProgress has stored a step of the work
 }
 
-const (
-	// minRetry is the pause after the first failure; each further pause is twice as long as the one before. After
-	// maxFailures failures without progress the process leaves the batch to the next call of ResumeOrphans, so that it
-	// can work on other batches meanwhile.
-	minRetry    = time.Second
-	maxFailures = 5
-	// showInterval is the time between two saves of the number of checked parts.
-	showInterval = 2 * time.Second
-)
+// showInterval is the time between two saves of the number of checked parts.
+const showInterval = 2 * time.Second
 
 // errTakenOver means that another process has changed or removed the batch's row.
 var errTakenOver = errors.New("another process works on the batch")
 
-// processBatch works on a batch, and tries again after failures. After maxFailures failures without progress it returns
-// the last error. ctx must end with the batch's lease.
-func (r *Runner) processBatch(ctx context.Context, id string) error {
-	delay, failures, window := minRetry, 0, 0
-	for {
-		reached, err := r.tryBatchSafely(ctx, id)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err == nil, errors.Is(err, errTakenOver):
-			return err
-		}
-		if reached > window {
-			delay, failures, window = minRetry, 0, reached
-		}
-		if failures++; failures == maxFailures {
-			return err
-		}
-		r.Logger.Warn("batch: step failed, will retry", "delay_ms", delay.Milliseconds(), "err", err)
-		if !clock.Sleep(ctx, delay) {
-			return context.Cause(ctx)
-		}
-		delay *= 2
+// processBatch continues the work on a batch from the stored state, in the turns of this process. It is the Run of a
+// job.Job: failures is the number of failures since the last progress.
+func (r *Runner) processBatch(ctx context.Context, id string, t *turn, failures int) (hasProgressed bool, err error) {
+	if err := t.begin(ctx); err != nil {
+		return false, err
 	}
-}
-
-// tryBatchSafely calls tryBatch, and turns a panic into an error. Otherwise one batch would end each process that works
-// on the batch.
-func (r *Runner) tryBatchSafely(ctx context.Context, id string) (reached int, err error) {
-	err = panics.Catch(func() (err error) {
-		reached, err = r.tryBatch(ctx, id)
-		return err
-	})
-	return reached, err
-}
-
-// tryBatch continues the work on a batch from the stored state. It returns the number of the first part of the next
-// window (the next parts to append), or 0 if the batch's row could not be read.
-func (r *Runner) tryBatch(ctx context.Context, id string) (reached int, err error) {
 	one, err := r.store.read(ctx, id)
 	if storage.Is(err, storage.NotFound) {
-		return 0, r.store.endWork(ctx, id)
+		return false, r.store.endWork(ctx, id)
 	}
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	w := &work{Runner: r, row: one, savedAt: r.Now()}
-	err = w.takeSteps(ctx)
-	return w.progress.Next, err
+
+	w := &work{Runner: r, row: one, turn: t, savedAt: r.Now()}
+	err = panics.Catch(func() error { return w.takeSteps(ctx) })
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case errors.Is(err, errTakenOver):
+		err = job.Leave(err)
+	case isOwnFault(err):
+		err = w.judgeStuck(ctx, failures, err)
+	}
+	return w.hasProgressed, err
 }
 
 func (w *work) takeSteps(ctx context.Context) error {
-	r, id := w.Runner, w.batch.ID
 	if w.batch.State == wire.BatchChecking && !w.isCancelled() {
 		if err := w.checkParts(ctx); err != nil {
 			return err
@@ -106,23 +77,29 @@ func (w *work) takeSteps(ctx context.Context) error {
 			return err
 		}
 	}
+	return w.endWork(ctx)
+}
+
+// endWork removes everything of a final batch that is only needed for the work on it.
+func (w *work) endWork(ctx context.Context) error {
+	id := w.batch.ID
 	if err := w.finishFile(ctx); err != nil {
 		return err
 	}
-	if err := removeDocument(ctx, r.Blobs, id, w.batch.Bytes); err != nil {
+	if err := removeDocument(ctx, w.Blobs, id, w.batch.Bytes); err != nil {
 		return err
 	}
 	if w.batch.State == wire.BatchRejected {
 		// No part became a message, so a client may post the document again with the same idempotency key, for example
 		// after a change of contracts.
-		if err := r.store.releaseKey(ctx, &w.row); err != nil {
+		if err := w.store.releaseKey(ctx, &w.row); err != nil {
 			return err
 		}
 	}
-	if err := r.store.endWork(ctx, id); err != nil {
+	if err := w.store.endWork(ctx, id); err != nil {
 		return err
 	}
-	r.Logger.Info("batch: over", "outcome", string(w.batch.State))
+	w.Logger.Info("batch: over", "outcome", string(w.batch.State))
 	return nil
 }
 
@@ -171,7 +148,7 @@ func (w *work) checkParts(ctx context.Context) error {
 	if b.State = wire.BatchFiling; reason != "" {
 		b.State, b.Reason, b.FinishedAt = wire.BatchRejected, reason, w.Now().UTC().Truncate(time.Microsecond)
 	}
-	return w.save(ctx)
+	return w.saveProgress(ctx)
 }
 
 // admitParts counts the valid parts against the daily quota of the upstream. If the quota refuses the parts, admitParts
@@ -186,8 +163,7 @@ func (w *work) admitParts(ctx context.Context) (string, error) {
 	if err == nil {
 		w.setAdmitted(count)
 	}
-	var refused *weir.Error
-	if errors.As(err, &refused) && refused.Kind != weir.Unavailable {
+	if refused := refusalOf(err); refused != nil {
 		return truncateText(refused.Message), nil
 	}
 	return "", err
@@ -209,8 +185,7 @@ func (w *work) setAdmitted(count int) {
 // findReason checks all parts, but stops if the batch is cancelled. If the document is rejected as a whole, findReason
 // returns the reason, and otherwise "".
 func (w *work) findReason(ctx context.Context) (string, error) {
-	var refused *weir.Error
-	parts, err := openParts(ctx, &w.Config, &w.row)
+	parts, err := openParts(ctx, w)
 	for err == nil && !w.isCancelled() {
 		var p part
 		if p, err = parts.next(); err != nil {
@@ -220,7 +195,7 @@ func (w *work) findReason(ctx context.Context) (string, error) {
 		if p.err == nil {
 			_, p.err = w.Filer.Validate(ctx, p.newSubmission(w.batch.Upstream))
 		}
-		if errors.As(p.err, &refused) && refused.Kind == weir.Unavailable {
+		if weir.KindOf(p.err) == weir.Unavailable {
 			return "", p.err
 		}
 		w.addProblem(p)
@@ -228,13 +203,22 @@ func (w *work) findReason(ctx context.Context) (string, error) {
 			err = w.save(ctx)
 		}
 	}
-	switch {
-	case errors.Is(err, io.EOF):
+	if errors.Is(err, io.EOF) {
 		return "", nil
-	case errors.As(err, &refused) && refused.Kind != weir.Unavailable:
+	}
+	if refused := refusalOf(err); refused != nil {
 		return truncateText(refused.Message), nil
 	}
 	return "", err
+}
+
+// refusalOf returns the error by which Weir refuses a document or its parts for good, or nil if err is another error.
+func refusalOf(err error) *weir.Error {
+	var refused *weir.Error
+	if errors.As(err, &refused) && refused.Kind != weir.Unavailable {
+		return refused
+	}
+	return nil
 }
 
 // addProblem counts a part if the part is invalid. It keeps the problems of the first maxProblems invalid parts only.
@@ -275,10 +259,18 @@ func (r *Runner) loadProblems(ctx context.Context, id string) (problems []wire.P
 		// without them.
 		return nil, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &problems)
+	if err != nil {
+		return nil, &unreadError{"the problems of the parts", err}
 	}
-	return problems, err
+	return problems, json.Unmarshal(text, &problems)
+}
+
+// saveProgress writes the batch's row after a step of the work.
+func (w *work) saveProgress(ctx context.Context) error {
+	w.progress.StuckSince = time.Time{}
+	err := w.save(ctx)
+	w.hasProgressed = w.hasProgressed || err == nil
+	return err
 }
 
 // save writes the batch's row. If the write fails, save reads the row:

@@ -72,6 +72,9 @@ func (p *SplitPath) newError(problem string) error {
 // String returns the path as it was given.
 func (p *SplitPath) String() string { return p.given }
 
+// Steps returns the number of steps of the path, on which the cost of a split depends.
+func (p *SplitPath) Steps() int { return len(p.steps) }
+
 func parseSplitStep(name string) (s splitStep, err error) {
 	if n := inNamespace.FindStringSubmatch(name); n != nil && n[1] == "" {
 		return splitStep{namespace: &n[2], local: n[3]}, nil

@@ -95,6 +95,14 @@ func (r *rests) beginRest(upstream string, limited error, now time.Time) (isNew 
 	return !rested
 }
 
+// restUpstream makes an upstream rest after an error of kind Limited, and returns errResting.
+func (c *Collector) restUpstream(upstream string, limited error) error {
+	if c.rests.beginRest(upstream, limited, c.Now()) {
+		c.Logger.Info("inbox: limit reached, files left in the inbox", "subject", upstream, "err", limited)
+	}
+	return errResting
+}
+
 // firstEnd returns the earliest time at which a rest is over; zero = no upstream rests.
 func (r *rests) firstEnd() (first time.Time) {
 	r.mu.Lock()

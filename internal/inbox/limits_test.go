@@ -3,15 +3,19 @@ package inbox_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"weir/internal/batch"
 	"weir/internal/filing"
 	"weir/internal/inbox"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // limits admits "count" messages of each upstream in each period. It admits no message of the contract "article" from
@@ -218,4 +222,45 @@ func (w *world) checkOrder(want int) {
 			w.Errorf("key %s was filed in the order %v, want the order of the files", key, numbers)
 		}
 	}
+}
+
+// fullQueue refuses batches, because the upstream has too many that are not filed yet.
+type fullQueue struct {
+	inbox.Batches
+	isFull  bool
+	refused atomic.Int64
+}
+
+// Accept implements inbox.Batches.
+func (q *fullQueue) Accept(ctx context.Context, s batch.Spec, body io.Reader) (wire.Batch, error) {
+	if q.isFull {
+		q.refused.Add(1)
+		return wire.Batch{}, &weir.Error{Kind: weir.Limited, RetryAfter: 30 * time.Second}
+	}
+	return q.Batches.Accept(ctx, s, body)
+}
+
+// While an upstream has too many batches, its files stay in the inbox, and no copy of them is kept.
+func TestCollect_LeavesABatchInTheInboxWhileTheQueueIsFull(t *testing.T) {
+	simulateInbox(t, func(w *world) {
+		queue := &fullQueue{isFull: true}
+		p := w.startProcess(withLimits(&limits{count: 100, span: time.Hour}), func(cfg *inbox.Config) {
+			queue.Batches = cfg.Batches
+			cfg.Batches = queue
+		})
+		defer p.stopProcess()
+		w.dropFile("erp/1.xml", "<feed>"+newArticle("/a", 1)+"</feed>")
+		w.dropFile("erp/2.xml", "<feed>"+newArticle("/b", 1)+"</feed>")
+		w.dropFile("shop/web/3.xml", newArticle("/c", 1))
+		p.takeFiles()
+		w.checkNames("accepted", w.accepted, "shop/web/3.xml")
+		if n := queue.refused.Load(); n == 0 || n > 4 {
+			t.Errorf("got %d refused batches in a run, want 1 to 4", n)
+		}
+
+		queue.isFull = false
+		time.Sleep(time.Minute)
+		p.takeFiles()
+		w.checkNames("accepted", w.accepted, "erp/1.xml", "erp/2.xml", "shop/web/3.xml")
+	})
 }

@@ -247,10 +247,7 @@ func (c *Collector) fileMessage(ctx context.Context, t *task) error {
 	case filing.IsRefusal(err):
 		return c.rejectAnySize(ctx, t.file, err)
 	case weir.KindOf(err) == weir.Limited:
-		if c.rests.beginRest(t.message.Upstream, err, c.Now()) {
-			c.Logger.Info("inbox: limit reached, files left in the inbox", "subject", t.message.Upstream, "err", err)
-		}
-		return errResting
+		return c.restUpstream(t.message.Upstream, err)
 	case err != nil:
 		return err
 	}
@@ -306,6 +303,9 @@ func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 	if f.Size > batch.MaxBytes {
 		return c.rejectLarge(ctx, f)
 	}
+	if c.rests.isResting(c.upstreamOf(f)) {
+		return errResting
+	}
 	s, err := t.options.newSpec(f)
 	s.Upstream = c.upstreamOf(f)
 	if err != nil {
@@ -318,13 +318,17 @@ func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 		return err
 	}
 	accepted, err := c.Batches.Accept(ctx, s, c.newReader(ctx, c.Inbox, f))
-	if filing.IsRefusal(err) || isChanged(err) {
+	isLimited := weir.KindOf(err) == weir.Limited
+	if filing.IsRefusal(err) || isChanged(err) || isLimited {
 		if failed := c.Accepted.Delete(ctx, s.File, ""); failed != nil && !storage.Is(failed, storage.NotFound) {
 			return failed
 		}
 	}
 	if filing.IsRefusal(err) {
 		return c.rejectFile(ctx, f, err)
+	}
+	if isLimited {
+		return c.restUpstream(s.Upstream, err)
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,162 @@
+package batch_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/batch"
+	"weir/internal/filing"
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
+	"weir/internal/weir"
+	"weir/internal/wire"
+)
+
+// slowContracts takes a time for each part of a batch, except of a short one, as a check that costs CPU time.
+type slowContracts struct {
+	filing.Contracts
+	perPart time.Duration
+}
+
+// Accept implements filing.Contracts.
+func (c slowContracts) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
+	if !bytes.Contains(body, []byte("/short")) {
+		time.Sleep(c.perPart)
+	}
+	return c.Contracts.Accept(ctx, contentType, body)
+}
+
+// slowTable takes a time for each transaction.
+type slowTable struct {
+	storage.Table
+	perTransaction time.Duration
+}
+
+// Transact implements storage.Table.
+func (t slowTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	time.Sleep(t.perTransaction)
+	return t.Table.Transact(ctx, partition, ops)
+}
+
+// startSlow starts a process that checks a part in this time, and whose storage needs this time for a transaction.
+func (w *world) startSlow(perPart, perTransaction time.Duration) *process {
+	p := &process{w: w, faults: storagetest.NewFaults()}
+	store := w.lanes.FaultyStore(p.faults)
+	store.Table = slowTable{store.Table, perTransaction}
+	p.Runner = batch.New(batch.Config{Store: store, Blobs: p.faults.Blobs(w.lanes.Account.Blobs()),
+		Leases: p.faults.Leases(w.lanes.Account.Leases()), Lease: leaseLength, Contracts: w.set, MaxBody: maxBody,
+		Filer: &filing.Filer{Contracts: slowContracts{w.set, perPart}, Log: lane.NewAppender(store, lanetest.Quiet)},
+		Wake:  w.calls.CountWake, Refused: w.calls.CountRefusal, Now: time.Now, Logger: lanetest.Quiet})
+	return p
+}
+
+// Other upstreams send long batches without end. A short batch of one more upstream must be filed soon: it waits for a
+// turn of two seconds of each open batch, at each of the four points where it needs the turn.
+func TestTurns_LongBatchesDelayNoOtherUpstream(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		others         int // upstreams with long batches
+		perPart        time.Duration
+		perTransaction time.Duration
+		most           time.Duration // until the short batch is filed
+	}{
+		"SlowCheck":      {1, 500 * time.Millisecond, 0, 12 * time.Second},
+		"SlowStorage":    {1, 0, time.Second, 15 * time.Second},
+		"ThreeOthers":    {3, 500 * time.Millisecond, 0, 32 * time.Second},
+		"MoreThanPlaces": {6, 500 * time.Millisecond, 0, 10 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(w *world) {
+				p := w.startSlow(c.perPart, c.perTransaction)
+				defer p.stop()
+				for range 2 {
+					for n := range c.others {
+						p.accept(batch.Spec{Upstream: fmt.Sprint("long-", n)}, newFeed(80, fmt.Sprint("/long/", n)))
+					}
+				}
+				for _, wait := range []time.Duration{time.Second, 45 * time.Second} {
+					time.Sleep(wait)
+					began := time.Now()
+					b := p.awaitFinal(p.accept(batch.Spec{Upstream: "short"}, newFeed(3, "/short")).ID)
+					if took := time.Since(began); b.State != wire.BatchFiled || took > c.most {
+						t.Errorf("the short batch: got %s after %s, want it filed within %s", b.State, took, c.most)
+					}
+				}
+				w.checkEachOnceEventually(p, c.others)
+			})
+		})
+	}
+}
+
+// checkEachOnceEventually waits until all long batches are filed, and checks that each part is one message.
+func (w *world) checkEachOnceEventually(p *process, others int) {
+	w.Helper()
+	all, err := p.List(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, b := range all {
+		p.awaitFinal(b.ID)
+	}
+	for n := range others {
+		if got := len(w.lanes.MessagesOf(fmt.Sprint("/long/", n))); got != 160 {
+			w.Errorf("upstream %d: got %d messages, want 160", n, got)
+		}
+	}
+}
+
+// While another batch has the turn, a zip keeps neither its chunks nor its directory. It goes on where it was.
+func TestTurns_AZipGoesOnAfterAPause(t *testing.T) {
+	simulate(t, func(w *world) {
+		p := w.startSlow(time.Second, 0)
+		defer p.stop()
+		zipped := p.accept(batch.Spec{Upstream: "zips", ContentType: "application/zip", Mode: wire.BatchValid},
+			newJumpingZip(w.T, 1, 30))
+		feed := p.accept(batch.Spec{Upstream: "feeds"}, newFeed(30, "/long/"))
+		for _, id := range []string{zipped.ID, feed.ID} {
+			if b := p.awaitFinal(id); b.State != wire.BatchFiled || b.Filed != 30 {
+				t.Errorf("got %s with %d parts filed because of %q, want 30 parts filed", b.State, b.Filed, b.Reason)
+			}
+		}
+	})
+}
+
+func TestAccept_BoundsTheQueueOfAnUpstream(t *testing.T) {
+	simulate(t, func(w *world) {
+		p := w.startProcess()
+		defer p.stop()
+		mend := p.failWhile(isDocumentRead)
+		post := func(upstream, key string) error {
+			_, err := p.Accept(w.Context(), batch.Spec{Mode: wire.BatchAll, Upstream: upstream, IdempotencyKey: key},
+				newReader(newFeed(1, "/a")))
+			return err
+		}
+		for n := range 100 {
+			if err := post("feeds", fmt.Sprint(n)); err != nil {
+				t.Fatalf("batch %d: got %v, want it accepted", n, err)
+			}
+		}
+		if err := post("feeds", "new"); weir.KindOf(err) != weir.Limited || weir.FirstRule(err) != "queuedBatches" {
+			t.Errorf("one more: got %v, want Limited by queuedBatches", err)
+		}
+		for _, c := range [][2]string{{"feeds", "7"}, {"shop", "new"}, {"", "new"}} {
+			if err := post(c[0], c[1]); err != nil {
+				t.Errorf("upstream %q, key %s: got %v, want no error", c[0], c[1], err)
+			}
+		}
+		mend()
+		time.Sleep(time.Minute)
+		if err := p.ResumeOrphans(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := post("feeds", "new"); err != nil {
+			t.Errorf("when the others are filed: got %v, want no error", err)
+		}
+	})
+}
