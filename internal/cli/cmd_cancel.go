@@ -176,7 +176,8 @@ func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
 }
 
 // cancelAllPages repeats a request until an answer is complete, each time with the field Continue of the last answer.
-// It returns the sum of the answers.
+// It returns the sum of the answers. If Continue is outdated, it begins anew: a count counts again, and a cancellation
+// finds the messages that still wait.
 func (a *apiCommand) cancelAllPages(ctx context.Context, r remote.Cancellation) (remote.Cancelled, error) {
 	var sum remote.Cancelled
 	patience := a.newPatience(unavailableLimit)
@@ -186,6 +187,13 @@ func (a *apiCommand) cancelAllPages(ctx context.Context, r remote.Cancellation) 
 			part, err = a.client.CancelMany(ctx, r)
 			return err
 		})
+		if r.Continue != "" && a.beginAnew(err) {
+			r.Continue = ""
+			if r.DryRun {
+				sum = remote.Cancelled{}
+			}
+			continue
+		}
 		if err != nil {
 			return sum, err
 		}

@@ -150,12 +150,27 @@ func newDeadListCommand(a *apiCommand) *cobra.Command {
 // maxPage is the largest number of entries that the API returns in one page.
 const maxPage = 200
 
+// beginAnew reports whether a list has to be read from its beginning, because err is about an outdated position. It
+// says so to the user.
+func (a *apiCommand) beginAnew(err error) bool {
+	if !remote.IsOutdated(err) {
+		return false
+	}
+	fmt.Fprintln(a.stderr, "weir: the number of lanes has changed meanwhile: beginning anew")
+	return true
+}
+
 func (a *apiCommand) printDeadList(ctx context.Context, query url.Values, limit int) error {
 	found := []json.RawMessage{}
 	complete := false
 	for len(found) < limit {
 		query.Set("limit", strconv.Itoa(min(limit-len(found), maxPage)))
 		page, err := a.client.Find(ctx, query)
+		if a.beginAnew(err) {
+			found = found[:0]
+			query.Del("continue")
+			continue
+		}
 		if err != nil {
 			return err
 		}

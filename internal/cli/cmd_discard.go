@@ -127,7 +127,7 @@ func (a *apiCommand) discardMatching(ctx context.Context, f *discardFlags) error
 }
 
 // discardAllPages repeats the request, with the Continue of the last answer, until an answer is complete. It returns
-// the sum of all answers.
+// the sum of all answers. If Continue is outdated, it begins anew, as cancelAllPages does.
 func (a *apiCommand) discardAllPages(ctx context.Context, r remote.DiscardRequest) (remote.Discarded, error) {
 	var sum remote.Discarded
 	patience := a.newPatience(unavailableLimit)
@@ -137,6 +137,13 @@ func (a *apiCommand) discardAllPages(ctx context.Context, r remote.DiscardReques
 			part, err = a.client.DiscardMany(ctx, r)
 			return err
 		})
+		if r.Continue != "" && a.beginAnew(err) {
+			r.Continue = ""
+			if r.DryRun {
+				sum = remote.Discarded{}
+			}
+			continue
+		}
 		if err != nil {
 			return sum, err
 		}

@@ -108,6 +108,11 @@ func (a *apiCommand) printMessages(ctx context.Context, path string, query url.V
 	for len(found) < limit && !complete {
 		query.Set("limit", strconv.Itoa(min(limit-len(found), maxPage)))
 		page, err := a.client.List(ctx, path, query)
+		if a.beginAnew(err) {
+			found = found[:0]
+			query.Del("continue")
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -123,6 +123,11 @@ func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, 
 	var news []json.RawMessage
 	for range tailPages {
 		page, err := t.client.Find(ctx, query)
+		if t.beginAnew(err) {
+			query, news = t.query, nil
+			clear(seen)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

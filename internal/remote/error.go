@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,6 +82,15 @@ func KindOf(err error) Kind {
 		return e.Kind
 	}
 	return Broken
+}
+
+// IsOutdated reports whether Weir refuses the parameter "continue", because the number of lanes has changed since the
+// earlier answer. A call without it begins anew.
+func IsOutdated(err error) bool {
+	e, ok := asError(err)
+	return ok && slices.ContainsFunc(e.Problems, func(p Problem) bool {
+		return p.Path == "continue" && p.Rule == "outdated"
+	})
 }
 
 func asError(err error) (*Error, bool) {
