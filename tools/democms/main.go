@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"weir/tools/democms/server"
+	"weir/tools/loopback"
 )
 
 func main() {
@@ -36,7 +37,7 @@ func serveUntilDone(ctx context.Context) error {
 		return fmt.Errorf("port %d is taken (or may not be bound): %w", *port, err)
 	}
 	cms := server.New(*latency, *jitter)
-	web := &http.Server{Handler: cms, ReadHeaderTimeout: 10 * time.Second}
+	web := &http.Server{Handler: loopback.Guard(cms), ReadHeaderTimeout: 10 * time.Second}
 	fmt.Printf("cms: http://%s/  (POST /api/content, GET /stats, POST /faults)\n", listener.Addr())
 	served := make(chan error, 1)
 	go func() { served <- web.Serve(listener) }()

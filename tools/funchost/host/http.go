@@ -5,11 +5,12 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"weir/tools/loopback"
 )
 
 // Mode is the way in which a host passes HTTP requests on to the handler. The real host has one of two modes, according
@@ -55,7 +56,7 @@ func (h httpFront) newServer() *http.Server {
 func (h httpFront) newHandler() http.Handler {
 	admin := adminAPI(h).adminHandler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h.cfg.Development && !isLoopbackName(r.Host) {
+		if h.cfg.Development && !loopback.IsName(r.Host) {
 			http.Error(w, "This host of a developer's machine answers only to localhost and 127.0.0.1.",
 				http.StatusMisdirectedRequest)
 			return
@@ -72,19 +73,6 @@ func (h httpFront) newHandler() http.Handler {
 		}
 		h.serveFunction(w, r, sent)
 	})
-}
-
-// isLoopbackName reports whether the Host of a request names this machine. The page of another site can give its own
-// name the address 127.0.0.1 (DNS rebinding), and so read and change everything without a key: the browser then takes
-// the host for a part of that site.
-func isLoopbackName(host string) bool {
-	name := host
-	if withoutPort, _, err := net.SplitHostPort(host); err == nil {
-		name = withoutPort
-	}
-	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
-	ip := net.ParseIP(name)
-	return name == "localhost" || strings.HasSuffix(name, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
 // serveFunction serves a request with a function whose route and methods match the request. If several functions match,
