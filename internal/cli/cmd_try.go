@@ -35,7 +35,8 @@ is one; --update writes the files. Without FILE the messages are DIR/*.xml. For 
 requests are in article.requests.txt, with the answers of article.answers.yaml if it is there. Each
 article.CASE.answers.yaml makes another case, with article.CASE.requests.txt.
 
-A note names each path of an expression that selects nothing in the message: its value is left out.
+A note names each path of an expression that selects nothing in the message: its value is left out,
+and each member of an answer that an expression reads and the answer lacks.
 
 The verdict is delivered, retry, dead, unavailable, refused (by the contract), or open if an answer is
 missing. Exit codes: 0 delivered or open, or as expected; 1 another verdict, a difference, or a file
@@ -176,6 +177,9 @@ func (s *console) printTrial(o *tryOptions, file string, t *trial.Trial) error {
 	s.printLine("%s: %s", sanitizeText(file), sanitizeLines(t.FormatText()))
 	for _, path := range t.SelectNothing {
 		s.printLine("note: %s selects nothing in this message", sanitizeText(path))
+	}
+	for _, sentence := range t.MissingMembers {
+		s.printLine("note: %s", sanitizeText(sentence))
 	}
 	if len(t.Unused) > 0 {
 		s.printLine("not used: answers to %s\n", sanitizeText(strings.Join(t.Unused, ", ")))

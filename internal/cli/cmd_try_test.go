@@ -272,3 +272,32 @@ contracts:
 		t.Errorf("got\n%s\nwant one note, about ./headine", text)
 	}
 }
+
+// A path that is wrong for the CMS's answer is the second most likely mistake. The trial names the members that exist.
+func TestTry_NotesMembersThatAnAnswerLacks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	s, out, _ := newTestConsole(newEnvironment(t, `
+delivery: { url: "https://cms.example/api" }
+contracts:
+  - name: article
+    root: article
+    key: ./@id
+    steps:
+      - { name: find, get: "/items?ref={{ key }}" }
+      - { name: update, put: "/items/{{ find.json.id }}", json: { title: "{{ text('./title') }}" } }
+`))
+	s.runCommand(t.Context(), []string{"try", write("a.xml", `<article id="1"><title>T</title></article>`),
+		"--answers", write("answers", `find: { status: 200, json: { data: [ { id: 7 } ], meta: {} } }`)})
+	const want = "note: find.json has no member id; it has data, meta\n"
+	if text := out.String(); strings.Count(text, want) != 1 {
+		t.Errorf("got\n%s\nwant one note: %s", text, want)
+	}
+}

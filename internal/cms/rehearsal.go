@@ -25,6 +25,9 @@ type Rehearsal struct {
 	// SelectsNothing is called for each path of an expression that selects nothing in the message; nil = no call. It can
 	// be called more than once for a path.
 	SelectsNothing func(path string)
+	// MissesMember is called for each member of an answer that an expression reads, and that the answer lacks, with a
+	// sentence such as "find.json has no member id; it has data"; nil = no call.
+	MissesMember func(sentence string)
 	// IsLive reports whether Answer sends the requests to a CMS. If IsLive is false, the attempt does not wait between
 	// requests.
 	IsLive bool

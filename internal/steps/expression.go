@@ -27,6 +27,7 @@ type expression struct {
 	message         bool         // the expression reads the message
 	steps           []string     // names of the earlier steps whose answers the expression reads
 	readsRemembered bool         // the expression reads the remembered id
+	members         []memberPath // members of answers that the expression reads, and that each answer should have
 }
 
 // evaluateExpression returns the value of an expression. If the expression reads an answer that is missing in a trial,
@@ -35,6 +36,7 @@ func (e *expression) evaluateExpression(env map[string]any) (any, error) {
 	if pending := e.findPending(env); pending != "" {
 		return pending, nil
 	}
+	e.reportMissing(env)
 	budget := env[workName].(*work)
 	value, err := expr.Run(e.program, env)
 	if err == nil {
@@ -146,7 +148,7 @@ func (f *File) compileExpression(source string, s *scope, locate func(line, colu
 	}
 	e := &expression{program: program, source: strings.TrimSpace(source), reads: visitor.recordWholeUses()}
 	e.steps, e.message = visitor.stepNames(), visitor.readsMessage()
-	e.readsRemembered = visitor.readsRemembered
+	e.readsRemembered, e.members = visitor.readsRemembered, visitor.sortedMembers()
 	if s.compiled != nil {
 		*s.compiled = append(*s.compiled, e)
 	}
@@ -233,6 +235,7 @@ type uses struct {
 	names           map[*ast.IdentifierNode]bool
 	reads           bool // the expression reads an answer of the CMS, or the remembered id
 	readsRemembered bool
+	members         map[*ast.MemberNode]memberPath // the longest paths into answers
 }
 
 // Visit implements ast.Visitor.
@@ -248,8 +251,12 @@ func (u *uses) Visit(node *ast.Node) {
 	case *ast.MemberNode:
 		u.visitMember(n)
 		u.checkKeyPart(n)
+		u.recordMembers(n)
 	case *ast.BinaryNode:
 		u.visitComparison(n)
+		u.visitChoice(n)
+	case *ast.ConditionalNode:
+		u.visitChoice(n)
 	case *ast.CallNode:
 		u.visitCall(n)
 	case *ast.BuiltinNode:

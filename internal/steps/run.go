@@ -108,6 +108,7 @@ func (r *run) startRound(values map[contract.Selection][]string) {
 		rememberedID: r.rememberedID, budget: r.budget}
 	if r.rehearsal != nil {
 		m.selectsNothing = r.rehearsal.SelectsNothing
+		r.env[missingName] = r.rehearsal.MissesMember
 	}
 	addMessage(r.env, m)
 }

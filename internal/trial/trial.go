@@ -53,6 +53,8 @@ type Trial struct {
 	// SelectNothing has the paths of expressions that select nothing in the message: a value may be left out because its
 	// path is misspelt.
 	SelectNothing []string `json:"selectNothing,omitempty"`
+	// MissingMembers has a sentence for each member that an expression reads of an answer, and that the answer lacks.
+	MissingMembers []string `json:"missingMembers,omitempty"`
 }
 
 // Step is a request of the attempt, a step whose condition is false, or a step after a missing answer (Ahead).
@@ -141,7 +143,8 @@ func (r *Runner) RunTrial(ctx context.Context, d weir.Delivery, answers Answers)
 	}
 	result := r.Sender.Rehearse(ctx, d, &cms.Rehearsal{Answer: a.answerRequest, LeaveOut: a.addLeftOut,
 		Judge:   a.setAction,
-		Outline: a.addOutline, IsLive: r.Live != nil, SelectsNothing: a.addEmptyPath})
+		Outline: a.addOutline, IsLive: r.Live != nil, SelectsNothing: a.addEmptyPath,
+		MissesMember: a.addMissingMember})
 	a.setVerdict(result)
 	a.hideCredentials()
 	for _, one := range a.recorded {
@@ -163,11 +166,21 @@ func (a *attempt) addEmptyPath(path string) {
 	}
 }
 
+// addMissingMember notes once that an answer lacks a member.
+func (a *attempt) addMissingMember(sentence string) {
+	if sentence = a.Secrets.Hide(sentence); !slices.Contains(a.trial.MissingMembers, sentence) {
+		a.trial.MissingMembers = append(a.trial.MissingMembers, sentence)
+	}
+}
+
 // hideCredentials hides the credentials of all requests and answers in the texts of the trial and in the recorded answers.
 func (a *attempt) hideCredentials() {
 	mask := cms.NewMask(a.credentials...)
 	t := &a.trial
 	texts := []*string{&t.Reason, &t.Remembers}
+	for i := range t.MissingMembers {
+		texts = append(texts, &t.MissingMembers[i])
+	}
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		texts = append(texts, &s.Answer, &s.Reason, &s.Problem)
