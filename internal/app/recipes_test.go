@@ -2,6 +2,7 @@ package app
 
 import (
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,21 +27,29 @@ func openRecipe(t *testing.T, name string, cms http.Handler, variables map[strin
 	server := httptest.NewServer(cms)
 	t.Cleanup(server.Close)
 	dir := filepath.Join("../../recipes", name)
-	values := map[string]string{"AzureWebJobsStorage": "UseDevelopmentStorage=true",
-		"WEIR_CONFIG": mustAbs(t, filepath.Join(dir, "weir.yaml"))}
+	values := map[string]string{}
 	for variable, value := range variables {
 		values[variable] = value
 		if value == "" {
 			values[variable] = server.URL
 		}
 	}
+	return openSettings(t, filepath.Join(dir, "weir.yaml"), values)
+}
+
+// openSettings opens a recipe with the settings in a file. The argument "variables" has the environment variables that
+// the file names.
+func openSettings(t *testing.T, file string, variables map[string]string) *recipe {
+	t.Helper()
+	values := map[string]string{"AzureWebJobsStorage": "UseDevelopmentStorage=true", "WEIR_CONFIG": mustAbs(t, file)}
+	maps.Copy(values, variables)
 	a, found := prepareApp(func(name string) string { return values[name] }, slog.New(slog.DiscardHandler))
 	for _, err := range []error{found.settings, found.contracts, found.cms} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	return &recipe{t: t, app: a, dir: dir}
+	return &recipe{t: t, app: a, dir: filepath.Dir(file)}
 }
 
 func mustAbs(t *testing.T, path string) string {

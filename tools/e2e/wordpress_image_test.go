@@ -48,7 +48,7 @@ func readURL(t *testing.T, address string) []byte {
 }
 
 // TestWordPress_Image sends one image twice, with different titles. WordPress then has one image, with the second
-// title.
+// title. Then it sends an article whose slug WordPress keeps for itself, to the same WordPress.
 func TestWordPress_Image(t *testing.T) {
 	w := newCMSRun(t, wordPressREST, realcms.Race{}, 1)
 	for n, title := range []string{"Harbour", "Harbour, corrected"} {
@@ -80,5 +80,29 @@ func TestWordPress_Image(t *testing.T) {
 	}
 	if picture := readURL(t, got.Source); !bytes.HasPrefix(picture, []byte("\x89PNG\r\n")) || len(picture) != 70 {
 		t.Errorf("got %d bytes that begin with %.8q, want the 70 of the PNG", len(picture), picture)
+	}
+	w.checkReservedSlug()
+}
+
+// checkReservedSlug sends an article with the slug rss twice. WordPress makes rss-2 of it, with status 201. The message
+// must be dead with that reason, and WordPress must have no post of it, in no state.
+func (w *cmsRun) checkReservedSlug() {
+	w.t.Helper()
+	for version := range 2 {
+		id, err := w.postOnce(w.t.Context(), "rss", version+1)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		var status struct{ Stage, LastError string }
+		w.awaitCondition("the message of the slug rss is dead", time.Minute, func() bool {
+			status = getJSON[struct{ Stage, LastError string }](w.system, w.weir+"/api/messages/"+id)
+			return status.Stage == "dead" || status.Stage == "delivered"
+		})
+		if status.Stage != "dead" || !strings.Contains(status.LastError, "WordPress keeps this slug for its feeds") {
+			w.t.Errorf("got %+v, want the message dead, because WordPress keeps the slug for its feeds", status)
+		}
+	}
+	if posts, err := w.cms.Posts(w.t.Context(), "rss"); err != nil || len(posts) != 0 {
+		w.t.Errorf("got the posts %+v (%v), want none", posts, err)
 	}
 }
