@@ -95,7 +95,7 @@ var mutants = []mutant{
 	{"a message whose replay waits is discarded", "lane/discard.go", "if isReplayAsked {", "if isReplayAsked && false {", "discarded", ""},
 	{"a request to discard is deleted without the change", "drain/request_handler.go", "\tch.Discard(e, r, at)", "", "discarded", ""},
 	{"a resumption does not raise the number of requests", "lane/pause.go", "c.Head.RequestSeq + 1", "c.Head.RequestSeq + 0", "rows|stuck", ""},
-	{"bulk replays of killed processes are not resumed", "replay/runner.go", "r.startJob(row.ID)", "_ = row", "stuck", ""},
+	{"bulk replays of killed processes are not resumed", "replay/runner.go", "unfinished = append(unfinished, r.newTask(row.ID))", "_ = row", "stuck", ""},
 	{"the batch that a bulk replay has begun is forgotten at a takeover", "replay/job_run.go", "w.lanes, w.isResumed =", "w.checkpoint.Next = nil\n\tw.lanes, w.isResumed =", "bulk", "3000@80"},
 	{"a failed transaction of replays is taken for done", "lane/replay_many.go", "if failed != nil && len(a.ops) > 0 {", "if false {", "bulk|stuck", "3000@527"},
 	{"a bulk replay replays its open messages again", "replay/dead_index.go", " && !p.isOpen(i)", "", "bulk", "3000@166"},
