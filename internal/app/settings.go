@@ -58,7 +58,8 @@ type Settings struct {
 // contractSettings describes a kind of message, and the requests that write such a message to the CMS.
 type contractSettings struct {
 	contract.Definition `yaml:",inline"`
-	Steps               steps.Source `yaml:"steps"` // not set = one request, whose body is the message
+	Steps               steps.Source `yaml:"steps"`    // not set = one request, whose body is the message
+	RetryFor            *duration    `yaml:"retryFor"` // nil = delivery.retryFor
 }
 
 type logSettings struct {
@@ -77,6 +78,9 @@ type deliverySettings struct {
 	// Patience is a time. After the CMS has refused all messages for this time, each further refusal counts as an
 	// attempt.
 	Patience duration `yaml:"patience"`
+	// RetryFor is the least time between the first and the last of the attempts that make a message dead without a
+	// verdict of the CMS.
+	RetryFor duration `yaml:"retryFor"`
 
 	Rate          rate `yaml:"rate"`          // largest rate of this instance's attempts, over all lanes
 	MaxConcurrent int  `yaml:"maxConcurrent"` // largest number of this instance's attempts at a time; 0 = one per lane
@@ -126,7 +130,7 @@ func defaultSettings() Settings {
 		Lanes: 1, Lease: duration(30 * time.Second), TicketDelay: delayRange{0, duration(10 * time.Second)},
 		MaxBody: 1 << 20, Retention: 7 * day, DeadRetention: 90 * day, AuditRetention: 365 * day,
 		Delivery: deliverySettings{Method: "POST", Instances: anyInstance, Timeout: duration(30 * time.Second),
-			Attempts: 5, Patience: day,
+			Attempts: 5, Patience: day, RetryFor: duration(15 * time.Minute),
 			Backoff: backoffSettings{delayRange: delayRange{duration(time.Second), duration(5 * time.Minute)}}},
 		Schedules: scheduleSettings{Max: 500, Rate: rate{Count: 10, Per: time.Second}},
 		Poll: pollSettings{Period: duration(time.Minute), Idle: duration(5 * time.Second),
@@ -201,6 +205,7 @@ func (s *Settings) checkValues() []error {
 	must(s.Schedules.Max >= 1 && s.Schedules.Max <= 10_000, "schedules.max is %d and must be 1 to 10000",
 		s.Schedules.Max)
 	s.Delivery.checkValues(must)
+	s.checkRetryFor(must)
 	if _, err := calendar.New(s.Calendar); err != nil {
 		problems = append(problems, prefixLines("calendar: ", err)...)
 	}
@@ -231,6 +236,39 @@ func (d *deliverySettings) checkValues(must func(ok bool, format string, args ..
 	must(d.MaxAnswer >= 0 && d.MaxAnswer <= 64<<20, "delivery.maxAnswer is %d and must be at most 64MiB", d.MaxAnswer)
 	if err := d.Backoff.checkValues(); err != nil {
 		must(false, "%w", err)
+	}
+}
+
+// maxRetryFor bounds delivery.retryFor, so that each message becomes final.
+const maxRetryFor = duration(90 * 24 * time.Hour)
+
+// checkRetryFor calls the function "must" for the least time of attempts, of delivery and of each contract.
+func (s *Settings) checkRetryFor(must func(ok bool, format string, args ...any)) {
+	check := func(path string, d duration) {
+		must(d >= 0 && d <= maxRetryFor, "%s is %s and must be 0s to 90d", path, d)
+	}
+	check("delivery.retryFor", s.Delivery.RetryFor)
+	for i, c := range s.Contracts {
+		if c.RetryFor != nil {
+			check(fmt.Sprintf("contracts[%d].retryFor", i), *c.RetryFor)
+		}
+	}
+}
+
+// retryFor returns the least time for which a contract's messages are tried: that of the contract, else that of
+// delivery. A contract that is missing has no requests, and so no attempts.
+func (s *Settings) retryFor() func(contract string) time.Duration {
+	byContract := map[string]time.Duration{}
+	for _, c := range s.Contracts {
+		if c.RetryFor != nil {
+			byContract[c.Name] = time.Duration(*c.RetryFor)
+		}
+	}
+	return func(contract string) time.Duration {
+		if d, ok := byContract[contract]; ok {
+			return d
+		}
+		return time.Duration(s.Delivery.RetryFor)
 	}
 }
 

@@ -248,6 +248,8 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"TicketDelay":   {minimal + "ticketDelay: { min: 5s, max: 1s }\n", "ticketDelay"},
 		"DeadRetention": {minimal + "retention: 10d\ndeadRetention: 9d\n", "deadRetention"},
 		"Patience":      {strings.Replace(minimal, "delivery: {", "delivery: { patience: 1s,", 1), "patience"},
+		"RetryFor": {strings.Replace(minimal, "delivery: {", "delivery: { retryFor: 91d,", 1),
+			"[2:23] delivery.retryFor is 2184h0m0s and must be 0s to 90d"},
 		"Attempts": {strings.Replace(minimal, "delivery: {", "delivery: { attempts: 0,", 1),
 			"[2:23] delivery.attempts is 0"},
 		"AttemptsText": {strings.Replace(minimal, "delivery: {", "delivery: { attempts: many,", 1),

@@ -267,6 +267,9 @@ func (a *apiCommand) printEnd(m *wire.Message) {
 		a.printLine("%s  %s", formatTime(m.FinishedAt), sanitizeText(text))
 	} else if !m.NextAttemptAt.IsZero() {
 		a.printLine("%s  next attempt", formatTime(nextAttemptAt(m)))
+		if !m.RetriesUntil.IsZero() {
+			a.printLine("%s  until then at least it is tried again", formatTime(m.RetriesUntil))
+		}
 	}
 }
 

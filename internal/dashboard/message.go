@@ -211,7 +211,7 @@ func messageEvents(m wire.Message, now time.Time) []event {
 			events[i].Wait = spanText(wait)
 		}
 	}
-	events = append(events, outcomeEvents(m)...)
+	events = append(events, outcomeEvents(m, now)...)
 	if !done {
 		events = append(events, asked...)
 	}
@@ -293,7 +293,7 @@ func attemptEvents(m wire.Message) []event {
 
 // outcomeEvents returns the event that made the message final, or an event that says that the message waits. For a
 // discarded message it also returns the event of its death.
-func outcomeEvents(m wire.Message) []event {
+func outcomeEvents(m wire.Message, now time.Time) []event {
 	l := stageBadge(m.Stage)
 	switch m.Stage {
 	case weir.Delivered:
@@ -313,6 +313,9 @@ func outcomeEvents(m wire.Message) []event {
 	e := event{Look: l, Title: "Waits", Text: m.WaitsFor}
 	if m.Replays > 0 {
 		e.Title = "Waits, having been replayed"
+	}
+	if !m.RetriesUntil.IsZero() {
+		e.Facts = append(e.Facts, labelledValue{"tried again at least until", formatTime(m.RetriesUntil, now)})
 	}
 	if m.Position > 0 {
 		e.Facts = append(e.Facts, labelledValue{"number in line for its key", formatCount(m.Position)})

@@ -28,6 +28,7 @@ type attempter struct {
 	history    *deliveryHistory
 	prefetch   *bodyPrefetch
 	patience   time.Duration // see Config.Patience
+	leastTime  leastTime
 	remembered *rememberedIDs
 	missing    *missingContracts
 	isTrusted  func() bool // reports whether the lease can be trusted now; see lease.Lease.Trusted
@@ -47,8 +48,7 @@ type attempter struct {
 func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result, error) {
 	e := c.entry
 	if e.Seq() == a.guard.poisonSeq {
-		return a.rejectUnsent(fmt.Sprintf("processes ended %d times in a row while this message was being delivered, "+
-			"and no attempt came to its end; it need not be the cause", cautiousAfter)), nil
+		return a.judgePoison(e), nil
 	}
 	if a.missing.isMissing(e) {
 		return a.rejectUnsent(reasonMissingContract), nil
@@ -83,22 +83,27 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 	return a.host.moveDueUntil(ctx, e, sent), nil
 }
 
+// reasonPoison is the reason of a message with which too many processes ended.
+var reasonPoison = fmt.Sprintf("processes ended %d times in a row while this message was being delivered, "+
+	"and no attempt came to its end; it need not be the cause", cautiousAfter)
+
 // rejectUnsent returns the result of a message that is rejected because it cannot be sent.
 func (a *attempter) rejectUnsent(reason string) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeRejected, Reason: reason, Unsent: true, StartedAt: a.now()}
 }
 
-// sendSafely makes an attempt. It turns a panic into a rejection, because each further attempt of the message would
-// panic, too.
+// sendSafely makes an attempt. It turns a panic into a failed attempt that shows nothing about the CMS. A panic is a
+// defect of Weir and no verdict about the message, which is tried again, perhaps by a corrected version.
 func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result weir.Result) {
+	startedAt := a.now()
 	err := panics.Catch(func() error {
 		result = a.drainer.Sender.Send(ctx, d)
 		return nil
 	})
 	if err != nil {
 		a.log.Error("drain: panic in delivery", "message_id", d.Message.Public().String(), "err", err)
-		result = a.rejectUnsent("internal error while building the request")
-		result.Unsent = false // a step may have sent one
+		result = weir.Result{Outcome: weir.OutcomeRetry, Reason: "internal error while building the request",
+			IsOwnFault: true, StartedAt: startedAt}
 	}
 	return result
 }

@@ -70,7 +70,7 @@ func runWithAttempter(t *testing.T, f func(t *testing.T, a *testAttempter, e *la
 			}
 		})
 		a.attempter = &attempter{laneScope: p.laneScope, drainer: d, guard: p.guard, history: p.history,
-			prefetch: &bodyPrefetch{store: p.store}, remembered: p.remembered,
+			prefetch: &bodyPrefetch{store: p.store}, leastTime: leastTime{d.retryFor}, remembered: p.remembered,
 			missing:   &missingContracts{laneScope: p.laneScope, patience: time.Hour},
 			isTrusted: func() bool { return a.isTrusted }, host: a.host}
 		p.appendMessages("a")
@@ -193,13 +193,14 @@ func TestAttempter_DeadlineEndsTheDrainer(t *testing.T) {
 	})
 }
 
-// A panic while the request is built would happen again in each attempt, so the message is rejected.
-func TestAttempter_PanicRejectsTheMessage(t *testing.T) {
+// A panic is no verdict about the message, which is tried again, and shows nothing about the CMS.
+func TestAttempter_PanicIsNoVerdict(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
 		a.sender.answer = func() weir.Result { panic("boom") }
 		result, err := a.sendMessage(t.Context(), &candidate{entry: e})
-		if err != nil || result.Outcome != weir.OutcomeRejected || strings.Contains(result.Reason, "boom") {
-			t.Errorf("got %+v (%v), want it rejected, without the text of the panic", result, err)
+		if err != nil || result.Outcome != weir.OutcomeRetry || !result.IsOwnFault || result.StartedAt.IsZero() ||
+			strings.Contains(result.Reason, "boom") {
+			t.Errorf("got %+v (%v), want a retry of Weir's own fault, without the text of the panic", result, err)
 		}
 		if !strings.Contains(a.log.String(), "boom") {
 			t.Errorf("got the log %q, want the panic in it", a.log)

@@ -18,7 +18,8 @@ import (
 
 const (
 	// If suspectRetries failures come without a verdict between them, and have at least suspectKeys different keys, the
-	// CMS is the cause and not the messages. Only failures with the outcome retry are counted.
+	// CMS is the cause and not the messages. Only failures with the outcome retry are counted. In a quiet lane fewer
+	// keys suffice, see prober.countSuspectKeys.
 	suspectRetries = 5
 	suspectKeys    = 3
 	// A lane pauses after firstProbes refusals, and then after every laterProbes refusals. laterProbes is two because
@@ -61,6 +62,8 @@ type breaker struct {
 	pauseCount  int // pauses in a row
 
 	retryStreak     int                 // failures with the outcome retry since the last verdict
+	suspectKeys     int                 // number of keys that must fail until the CMS is the cause
+	isSuspected     bool                // the last holder took the CMS for the cause, and no verdict came since
 	streakKeys      map[string]bool     // the ordering keys of the failures in retryStreak
 	verdicts        int                 // rises at each verdict, and when another holder has delivered
 	suspects        map[int64]suspicion // by sequence number
@@ -98,8 +101,8 @@ func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 	if patience == 0 {
 		patience = patienceDefault
 	}
-	return &breaker{backoff: b, settle: settle, patience: patience, streakKeys: map[string]bool{},
-		suspects: map[int64]suspicion{}, probedKeys: map[string]bool{}, awayKeys: map[string]bool{}}
+	return &breaker{backoff: b, settle: settle, patience: patience, suspectKeys: suspectKeys,
+		streakKeys: map[string]bool{}, suspects: map[int64]suspicion{}, probedKeys: map[string]bool{}, awayKeys: map[string]bool{}}
 }
 
 // adoptTail takes over the state that the last holder, in this process or another, wrote into tail:
@@ -108,7 +111,8 @@ func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 //     that time.
 //   - Times in tail that are too far in the future are shortened, because the last holder's clock may have been wrong.
 //   - Refusals by the CMS count even if another holder got them. Otherwise, in a lane that often changes its holder,
-//     each holder would try only the first messages of the lane.
+//     each holder would try only the first messages of the lane. For the same reason the CMS stays the cause of
+//     failures until the next verdict: otherwise the first failures of each holder would count for their messages.
 func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 	settles := limitTime(t.SettleUntil, now.Add(g.settle+2*maxSkew))
 	g.settleUntil, g.settleTail = laterOf(g.settleUntil, settles), laterOf(g.settleTail, settles)
@@ -125,6 +129,7 @@ func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 		g.nextRoundAt = g.pausedUntil
 	}
 	g.refusedAt = laterOf(g.refusedAt, t.LastErrorAt)
+	g.isSuspected = t.PauseCount > 0 || !t.RefusingSince.IsZero()
 }
 
 // recordDelivered is called with the tail that was committed last, when the process leaves the lane.
@@ -180,7 +185,7 @@ func (g *breaker) classifyRetry(e *lane.Entry, r weir.Result, now time.Time) wei
 	g.retryStreak++
 	g.streakKeys[e.Message.Key] = true
 	switch {
-	case g.retryStreak < suspectRetries || len(g.streakKeys) < suspectKeys:
+	case !g.isSuspected && (g.retryStreak < suspectRetries || len(g.streakKeys) < g.suspectKeys):
 		return weir.OutcomeRetry
 	case r.Status != 0 && !r.Unanswered:
 		return g.classifyRefusal(e, r, now)
@@ -226,6 +231,7 @@ func (g *breaker) recordVerdict(e *lane.Entry) {
 // resetStreaks counts a verdict, and forgets the failures in a row.
 func (g *breaker) resetStreaks() {
 	g.verdicts++
+	g.isSuspected = false
 	g.retryStreak, g.failures, g.probes, g.alternateFor = 0, 0, 0, max(0, g.alternateFor-1)
 	g.refusingSince, g.probedBelow, g.nextRoundAt = time.Time{}, 0, time.Time{}
 	clear(g.streakKeys)

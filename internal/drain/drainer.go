@@ -27,7 +27,7 @@ type Tickets interface {
 	EnqueueNow(ctx context.Context, lane int) error
 }
 
-// Config configures a Drainer. All fields are required, except Patience, Rate, AtOnce, Rand,
+// Config configures a Drainer. All fields are required, except Patience, RetryFor, Rate, AtOnce, Rand,
 // NotAfter, Observer, Name, Calendar, Hosted and Remembers.
 type Config struct {
 	Store    *lane.Store
@@ -36,7 +36,7 @@ type Config struct {
 	Tickets  Tickets
 	Lease    time.Duration // length of a lane's lease, 15 to 60 s
 	Settle   time.Duration // how long the CMS may still work on a request that got no answer
-	Attempts int           // a message is dead after this number of counted attempts
+	Attempts int           // a message is dead after this number of counted attempts, see RetryFor
 	Backoff  Backoff
 	Patience time.Duration // how long the CMS may refuse all messages before refusals count as attempts; 0 = a day
 	Now      func() time.Time
@@ -49,6 +49,9 @@ type Config struct {
 	Name     string    // name of this process, for operators
 	Calendar Calendar  // nil = always open
 	Hosted   bool      // a Functions host may end this process while the process has no invocation
+	// RetryFor returns the least time between the first and the last of the attempts that make a contract's message
+	// dead without a verdict; nil = no contract has such a time. See least_time.go.
+	RetryFor func(contract string) time.Duration
 	// Remembers reports whether the attempts of a contract's messages use remembered ids; nil = no contract does.
 	Remembers func(contract string) bool
 }
@@ -98,6 +101,14 @@ type Drainer struct {
 	isClosed bool
 	workers  map[int]*laneWorker
 	wg       sync.WaitGroup
+}
+
+// retryFor returns the least time for which a message is tried, see Config.RetryFor.
+func (d *Drainer) retryFor(e *lane.Entry) time.Duration {
+	if d.RetryFor == nil {
+		return 0
+	}
+	return d.RetryFor(e.Message.Contract)
 }
 
 // New returns a Drainer. The caller must call Close.

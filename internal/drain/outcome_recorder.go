@@ -18,6 +18,7 @@ const maxLastError = 300
 type outcomeRecorder struct {
 	laneScope
 	attempts   int // see Config.Attempts
+	leastTime  leastTime
 	backoff    Backoff
 	journal    *journal
 	readAhead  *readAhead
@@ -76,10 +77,11 @@ func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome 
 	case weir.OutcomeDelivered, weir.OutcomeRejected:
 		err = o.finalize(c, ch, result, outcome)
 	case weir.OutcomeRetry:
-		if c.entry.AttemptsSinceReplay()+1 >= o.attempts {
+		if o.hasTriedEnough(c.entry, result) {
 			err = o.finalize(c, ch, result, outcome)
 			break
 		}
+		o.showRetryUntil(c.entry, result)
 		c.entry.Record(result, o.fence, true)
 		ch.Key = c.entry.KeyHash()
 		delay := o.backoff.retryDelay(c.entry.AttemptsSinceReplay(), result.RetryAfter)

@@ -12,7 +12,8 @@ import (
 // newRecorder returns an outcomeRecorder that allows three attempts, with retries after a minute.
 func (p *sessionParts) newRecorder() *outcomeRecorder {
 	return &outcomeRecorder{laneScope: p.laneScope, attempts: 3,
-		backoff: Backoff{Steps: []time.Duration{time.Minute}, Rand: func() float64 { return 1 }}, journal: p.journal,
+		leastTime: leastTime{func(*lane.Entry) time.Duration { return 0 }},
+		backoff:   Backoff{Steps: []time.Duration{time.Minute}, Rand: func() float64 { return 1 }}, journal: p.journal,
 		readAhead: p.readAhead, keys: p.keys, breaker: p.breaker, guard: p.guard, history: p.history,
 		versions: &latestVersions{store: p.store, byKey: map[string]lane.LatestVersion{}}, remembered: p.remembered}
 }

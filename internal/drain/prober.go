@@ -25,18 +25,23 @@ type prober struct {
 	keys      *keyStates
 	breaker   *breaker
 	due       interface{ isShut(keyHash string) bool }
+	retryFor  func(*lane.Entry) time.Duration
 	deferred  map[string]time.Time // by block id: the NextAt that deferProbed replaced
 }
 
 // classifyResult returns the outcome that counts for the candidate. After enough refusals it pauses the lane. After a
-// verdict it calls endDeferral. A result without a request to the CMS has no effect on other messages.
+// verdict it calls endDeferral. A result that shows nothing about the CMS has no effect on other messages.
 func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
-	if result.Unsent {
+	if result.Unsent || result.IsOwnFault {
 		return result.Outcome
 	}
 	if c.block != nil {
 		delete(p.deferred, c.block.ID)
 		c.block.IsUntried = false // not stored yet: after a crash the message counts as untried again
+	}
+	p.breaker.suspectKeys = suspectKeys
+	if result.Outcome == weir.OutcomeRetry && p.retryFor(c.entry) > 0 {
+		p.breaker.suspectKeys = p.countSuspectKeys(c)
 	}
 	verdicts := p.breaker.verdicts
 	outcome := p.breaker.classifyResult(c.entry, result, p.now())
@@ -47,6 +52,28 @@ func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 		p.pauseIfProbed()
 	}
 	return outcome
+}
+
+// countSuspectKeys returns how many keys must fail until the CMS is the cause: suspectKeys or, in a
+// quiet lane with fewer waiting keys, all of them. It returns at least two, because the failures of
+// one key alone do not show whether the message is the cause.
+func (p *prober) countSuspectKeys(c *candidate) int {
+	if !p.readAhead.isComplete() {
+		return suspectKeys
+	}
+	waiting := map[string]bool{c.entry.KeyHash(): true}
+	for _, k := range p.keys.byID {
+		if k.MissingContract == "" {
+			waiting[k.KeyHash] = true
+		}
+	}
+	for _, e := range p.readAhead.entries {
+		if len(waiting) >= suspectKeys {
+			break
+		}
+		waiting[e.KeyHash()] = true
+	}
+	return max(2, min(len(waiting), suspectKeys))
 }
 
 // beginRound is called when each key had its turn. It either begins the next round or pauses the lane, and reports

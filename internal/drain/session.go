@@ -66,13 +66,13 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	s.selector = &selector{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
 		pauses: s.pauses, breaker: s.breaker, due: s.due, versions: versions, missing: s.missing}
 	s.prober = &prober{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
-		breaker: s.breaker, due: s.due, deferred: map[string]time.Time{}}
+		breaker: s.breaker, due: s.due, retryFor: d.retryFor, deferred: map[string]time.Time{}}
 	s.attempter = &attempter{laneScope: scope, drainer: d, guard: guard, history: history,
-		prefetch: &bodyPrefetch{store: scope.store}, patience: t.breaker.patience, remembered: remembered,
-		missing: s.missing, isTrusted: isTrusted, host: s}
-	s.outcomes = &outcomeRecorder{laneScope: scope, attempts: d.Attempts, backoff: d.Backoff, journal: s.journal,
-		readAhead: s.readAhead, keys: s.keys, breaker: s.breaker, guard: guard, history: history, versions: versions,
-		remembered: remembered}
+		prefetch: &bodyPrefetch{store: scope.store}, patience: t.breaker.patience, leastTime: leastTime{d.retryFor},
+		remembered: remembered, missing: s.missing, isTrusted: isTrusted, host: s}
+	s.outcomes = &outcomeRecorder{laneScope: scope, attempts: d.Attempts, leastTime: leastTime{d.retryFor},
+		backoff: d.Backoff, journal: s.journal, readAhead: s.readAhead, keys: s.keys, breaker: s.breaker,
+		guard: guard, history: history, versions: versions, remembered: remembered}
 	return s
 }
 

@@ -32,6 +32,7 @@ const keepAttempts = 10
 // the entry keeps the first ten and the last ten.
 func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
 	if counted {
+		e.recordFirstFailure(r)
 		e.AttemptCount++
 	}
 	a := weir.Attempt{Number: e.AttemptCount, At: r.StartedAt, Duration: r.Duration, Outcome: r.Outcome,
@@ -45,6 +46,41 @@ func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
 		e.status.LastError = r.Reason
 	}
 }
+
+// recordFirstFailure is called before a counted attempt is recorded. If it is the first one since the last replay that
+// failed, recordFirstFailure keeps the time at which it began. A time that is later than the present attempt comes from
+// a holder whose clock was ahead.
+func (e *Entry) recordFirstFailure(r weir.Result) {
+	if r.Outcome == weir.OutcomeDelivered {
+		return
+	}
+	if first := e.FirstFailedAt(); first.IsZero() || first.After(r.StartedAt) {
+		e.status.FirstFailedAt = r.StartedAt
+	} else {
+		e.status.FirstFailedAt = first
+	}
+}
+
+// FirstFailedAt returns the time at which the first counted attempt since the last replay began; zero = there was none.
+// The row of a message that an earlier version of Weir tried lacks the time. Then the attempts in the row show it.
+func (e *Entry) FirstFailedAt() time.Time {
+	if e.AttemptsSinceReplay() == 0 {
+		return time.Time{} // the row can have the time of an attempt before the replay
+	}
+	if at := e.status.FirstFailedAt; !at.IsZero() {
+		return at
+	}
+	for _, a := range e.Attempts {
+		if a.Number > e.attemptsBefore {
+			return a.At
+		}
+	}
+	return time.Time{}
+}
+
+// SetRetryUntil sets the time until which failed attempts do not make the message dead, for operators. Zero = there is
+// no such time.
+func (e *Entry) SetRetryUntil(at time.Time) { e.status.RetryUntil = at }
 
 // Finish makes the message final, in the given stage.
 func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
@@ -96,6 +132,11 @@ func mergeOp(e *Entry) (storage.Op, error) {
 	)
 	if e.Stage.Final() {
 		rows.Put(v, rows.FinishedAt.Is(e.status.FinishedAt))
+	} else {
+		rows.Put(v, rows.RetryUntil.Is(e.status.RetryUntil))
+	}
+	if !e.status.FirstFailedAt.IsZero() {
+		rows.Put(v, rows.FirstFailedAt.Is(e.status.FirstFailedAt))
 	}
 	if e.status.VersionWarning != "" {
 		rows.Put(v, rows.VersionWarning.Is(e.status.VersionWarning))

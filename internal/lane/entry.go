@@ -129,6 +129,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 	st := weir.Status{
 		Message: m, Stage: StageFrom(v), Attempts: attempts, AttemptCount: int(rows.AttemptCount.Of(v)),
 		LastError: rows.LastError.Of(v), CMSStatus: int(rows.CMSStatus.Of(v)), NextAttemptAt: rows.NextAttemptAt.Of(v),
+		FirstFailedAt: rows.FirstFailedAt.Of(v), RetryUntil: rows.RetryUntil.Of(v),
 		FinishedAt: rows.FinishedAt.Of(v), SupersededBy: rows.SupersededBy.Of(v), Version: string(r.ETag),
 		ReplayAskedAt: rows.ReplayAskedAt.Of(v), ReplayForced: rows.ReplayForced.Of(v),
 		ReplayRefused:  rows.ReplayRefused.Of(v),

@@ -124,7 +124,7 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 			f.id.Lane)
 	}
 	c.checkContent(f, r)
-	if r.attempt-f.base > c.w.attempts {
+	if r.attempt-f.base > c.w.attempts && !c.mayTryMore(f) {
 		c.addViolation("attempts", "attempt %d of %d for seq %d", r.attempt-f.base, c.w.attempts, f.id.Seq)
 	}
 	for _, o := range l.log {
@@ -187,8 +187,9 @@ func (c *checker) noteAnswered(r *request, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.recordTurn(r)
+	f := c.laneOf(r.id.Lane).log[r.id.Seq-1]
+	f.isRejected = f.isRejected || isRejection(r.status)
 	if r.status == 200 {
-		f := c.laneOf(r.id.Lane).log[r.id.Seq-1]
 		f.taken = true
 		c.findWrite(r).whole, c.findWrite(r).torn = whole, !whole
 		if whole { // the checker does not know whether the client accepts an answer that breaks off

@@ -82,6 +82,7 @@ type filed struct {
 	scheduling
 	replaying
 	discarding
+	trying
 	turn
 }
 

@@ -110,6 +110,7 @@ func (c *checker) noteSettled(p *process, l *laneState, ops []storage.Op) {
 		if place, ok := op.Values["Place"].(string); ok {
 			c.checkReleased(p, l, f, place)
 		}
+		c.noteAttempts(f, op)
 		if op.Values["Stage"] == string(weir.Dead) {
 			f.died = time.Now()
 		}

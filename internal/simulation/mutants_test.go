@@ -119,6 +119,11 @@ var mutants = []mutant{
 	{"the token of the sign-in is no secret", "cms/secrets.go", "if s.current != nil {", "if false {", "secret", ""},
 	{"the texts of answers are not decoded", "conceal/decode.go", "if !d.decodeAll() {", "if !d.decodeAll() || true {", "secret", ""},
 	{"an answer is stored as it came", "cms/cms.go", "shown := hide(Shorten(text))", "shown := Shorten(text)", "secret", ""},
+	{"attempts make a message dead before the least time", "drain/least_time.go", "&& o.leastTime.isOver(e, result.StartedAt)", "&& (true || o.leastTime.isOver(e, result.StartedAt))", "hasty", ""},
+	{"the least time begins anew with each attempt", "lane/batch.go", "first.IsZero() || first.After(r.StartedAt)", "first.IsZero() || !first.Equal(r.StartedAt)", "attempts|stuck|held up", ""},
+	{"the time of the first failure outlasts a replay", "lane/batch.go", "if e.AttemptsSinceReplay() == 0 {", "if e.AttemptCount == 0 {", "hasty", "3000@574"},
+	{"a new holder forgets that the CMS fails", "drain/breaker.go", "g.isSuspected = t.PauseCount > 0 || !t.RefusingSince.IsZero()", "_ = t", "spared", "3000@164"},
+	{"a quiet lane does not notice that the CMS fails", "drain/prober.go", "return max(2, min(len(waiting), suspectKeys))", "return suspectKeys", "spared", ""},
 	{"bodies without a message are left", "lane/retention_forgotten.go", "if info.Marked || len(parts) != 3 {", "if true {", "left", ""},
 }
 

@@ -127,7 +127,8 @@ func (s *slot) startProcess() {
 		Store: p.store, Leases: p.newLeases(), Sender: p.newChainSender(client), Tickets: p.bell, Lease: w.lease,
 		Settle:   w.settle,
 		Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
-		Observer: p.decided, Backoff: w.backoff, Patience: w.patience, Now: p.now,
+		Observer: p.decided, Backoff: w.backoff, Patience: w.patience,
+		RetryFor: func(string) time.Duration { return w.retryFor }, Now: p.now,
 		Rand: w.dice.newSource(p.name + " drain"), Log: discardLog,
 		Hosted: true, Remembers: func(string) bool { return w.chains.remembers },
 	})

@@ -55,9 +55,12 @@ func (w *world) fileRefused(ctx context.Context) bool {
 	good := bad + w.refused
 	began := time.Now() // w.patience with a bad message is counted from the message's post or later
 	w.fileAll(ctx, bad, w.refused, "bad")
-	time.Sleep(w.stand)
+	time.Sleep(w.stand + w.pairStands)
 	if w.refusal == 403 && time.Since(began) < w.patience-clocks {
 		w.check.checkSpared(bad, w.refused)
+	}
+	if w.pairStands > 0 {
+		w.check.checkPair(bad)
 	}
 	w.fileAll(ctx, good, others, "good")
 	for end := time.Now().Add(turned); time.Now().Before(end) && !w.check.isAllTaken(good, others); {

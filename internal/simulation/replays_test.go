@@ -198,7 +198,7 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 		c.addViolation("replayed", "%s took back seq %d of key %s, and seq %d was delivered", p.name, f.id.Seq, f.key,
 			o.id.Seq)
 	}
-	f.replays, f.base, f.revived = int(n), int(base), time.Now()
+	f.replays, f.base, f.revived, f.trying = int(n), int(base), time.Now(), trying{}
 	if v["EditedAt"] == nil {
 		return
 	}

@@ -68,6 +68,8 @@ type settings struct {
 	refused, refusal      int              // number of messages refused at the end; HTTP status of these refusals
 	stand                 time.Duration    // time from the posts of the refused messages to the posts of others
 	patience              time.Duration    // the setting delivery.patience; see docs/settings.md
+	retryFor              time.Duration    // the setting delivery.retryFor; see least_time_test.go
+	pairStands            time.Duration    // time for which the CMS refuses a pair; 0 = the seed has none
 	blocking              blockingKind     // why the blocker cannot be delivered; empty = the seed has no blocker
 	blockedFor            time.Duration    // time from the post of the blocker to the posts behind it
 	grows                 bool             // days pass at the end, and retention removes messages
@@ -129,6 +131,7 @@ func drawSettings(d *dice) settings {
 	s.drawSteps(d)
 	s.drawBlocking(d)
 	s.drawMissing(d)
+	s.drawRetryFor(d)
 	return s
 }
 
@@ -305,8 +308,9 @@ func watchForSpin(seed uint64, d *dice, limit time.Duration) (stop func()) {
 }
 
 // bound is the time within which all work must be done after the last fault and the last due time. It allows for these
-// waits, one after the other: a lease, a minute until a ticket or the sweep, pauses for the CMS, and backoffs.
-const bound = 8 * time.Minute
+// waits, one after the other: a lease, a minute until a ticket or the sweep, pauses for the CMS, backoffs, and the
+// least time of attempts.
+const bound = 9 * time.Minute
 
 func (w *world) liveThrough(ctx context.Context) {
 	store := w.newStore(w.account.Table(), nil)

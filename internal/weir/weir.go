@@ -115,6 +115,7 @@ type Result struct {
 	Unanswered   bool          // the CMS can still be working on the request, so the settle time must pass
 	Refused      bool          // Outcome is unavailable because of a 403; perhaps the CMS refuses only this message
 	Unsent       bool          // Weir sent no request, so the result shows nothing about the CMS
+	IsOwnFault   bool          // Weir itself failed, perhaps after a request; it shows nothing about the CMS
 	StartedAt    time.Time
 	Duration     time.Duration
 	RememberedID string // the CMS's id of the key's item, which this attempt learned; empty = it learned none
@@ -154,6 +155,10 @@ type Status struct {
 	LastError     string    // reason of the last attempt that did not deliver
 	CMSStatus     int       // the CMS's HTTP status in the last attempt; 0 = no answer
 	NextAttemptAt time.Time // zero = the message waits for no retry
+	// FirstFailedAt is the time at which the first counted attempt since the last replay began that failed; zero =
+	// there was none, or an earlier version of Weir made it.
+	FirstFailedAt time.Time
+	RetryUntil    time.Time // until this time failed attempts do not make the message dead; zero = no such time
 	FinishedAt    time.Time // time at which the stage became final; zero = the stage is not final
 	SupersededBy  string    // public id of the message that superseded it; empty = none
 	// VersionWarning is the reason why the delivered version is suspicious; "" = the version is plausible. The

@@ -27,9 +27,11 @@ type Message struct {
 	DeliveredAt   time.Time  `json:"deliveredAt,omitzero"`
 	FinishedAt    time.Time  `json:"finishedAt,omitzero"`
 	NextAttemptAt time.Time  `json:"nextAttemptAt,omitzero"`
-	LastError     string     `json:"lastError,omitempty"`
-	CMSStatus     int        `json:"cmsStatus,omitempty"`
-	SupersededBy  string     `json:"supersededBy,omitempty"`
+	// RetriesUntil is the time until which a retrying message stays so, unless the CMS takes or rejects it.
+	RetriesUntil time.Time `json:"retriesUntil,omitzero"`
+	LastError    string    `json:"lastError,omitempty"`
+	CMSStatus    int       `json:"cmsStatus,omitempty"`
+	SupersededBy string    `json:"supersededBy,omitempty"`
 	// VersionWarning is the reason why a version is suspicious; "" = the version is plausible. The version is that of
 	// this message, or of the message that superseded it.
 	VersionWarning string `json:"versionWarning,omitempty"`
@@ -115,6 +117,9 @@ func NewMessage(st weir.Status) Message {
 	}
 	if !st.EditedAt.IsZero() {
 		out.Edited = Edit{st.EditedAt, st.EditNote}
+	}
+	if st.Stage == weir.Retrying {
+		out.RetriesUntil = st.RetryUntil
 	}
 	if st.Stage == weir.Delivered {
 		out.DeliveredAt = out.FinishedAt

@@ -32,6 +32,8 @@ const (
 	LastError            Text         = "LastError" // in tail: error of the last attempt that did not deliver
 	CMSStatus            Int          = "CMSStatus"
 	NextAttemptAt        ErasableTime = "NextAttemptAt"
+	FirstFailedAt        ErasableTime = "FirstFailedAt" // when its first failed attempt since its last replay began
+	RetryUntil           ErasableTime = "RetryUntil"    // until this time its failed attempts do not make it dead
 	FinishedAt           ErasableTime = "FinishedAt"
 	SupersededBy         Text         = "SupersededBy" // id of the newer message
 	IsHeld               Bool         = "Held"         // it has an r_ row

@@ -1,0 +1,110 @@
+package simulation_test
+
+import (
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// In some seeds, attempts without a verdict of the CMS make a message dead only after a least time
+// (delivery.retryFor; see internal/drain/least_time.go). The checker measures the time in commits,
+// which come later than the attempts.
+
+// drawRetryFor draws the least time. A seed with backoff.Steps has none, because its last step is
+// longer anyway.
+func (s *settings) drawRetryFor(d *dice) {
+	if len(s.backoff.Steps) == 0 && d.drawChance("retry for", 0.3) {
+		s.retryFor = d.drawBetween("retry for", 25*time.Second, time.Minute)
+		s.drawPair(d)
+	}
+}
+
+// drawPair draws two refused messages in place of many (see refused_test.go), for longer than the
+// least time. If both are in one lane, the CMS seems to be the cause, and none of the two becomes
+// dead.
+func (s *settings) drawPair(d *dice) {
+	if s.refused == 0 && s.rate == 0 && d.drawChance("pair", 0.3) {
+		s.refused, s.refusal, s.patience = 2, 500, 3*time.Minute
+		s.pairStands = s.retryFor + d.drawBetween("pair stands", 20*time.Second, 40*time.Second)
+	}
+}
+
+// checkPair checks that the two refused messages of a quiet lane still wait, although they were
+// tried for the least time. The CMS has taken nothing meanwhile, so their failures show nothing
+// about them.
+func (c *checker) checkPair(first int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one, other := c.filedAs(first), c.filedAs(first+1)
+	if one == nil || other == nil || one.id.Lane != other.id.Lane {
+		return
+	}
+	for _, f := range []*filed{one, other} {
+		if stage := c.stageOf(f); stage == weir.Dead {
+			c.addViolation("spared", "seq %d of lane %d is dead, though the CMS has taken nothing since it was filed",
+				f.id.Seq, f.id.Lane)
+		}
+	}
+}
+
+// recordedWithin is the longest time from the beginning of an attempt to the commit that records
+// it, as far as the least time is concerned: a slow attempt, a commit that storage does not answer
+// at once, and clocks that differ.
+const recordedWithin = 15 * time.Second
+
+// trying is the checker's knowledge of a message's attempts since its last replay.
+type trying struct {
+	failedAt   time.Time // when a commit first recorded a counted attempt; zero = none did
+	lastFailed time.Time // when a commit last recorded one
+	isRejected bool      // a process got an answer by which the CMS rejects the message
+}
+
+// noteAttempts records the attempts in a holder's write of a message's row. If the message is dead,
+// noteAttempts checks that the CMS has rejected it, that no further attempt can be made, or that it
+// was tried for the least time.
+func (c *checker) noteAttempts(f *filed, op storage.Op) {
+	count, _ := op.Values["AttemptCount"].(int64)
+	switch stage, _ := op.Values["Stage"].(string); {
+	case stage == string(weir.Dead):
+		c.checkNotHasty(f, op)
+	case stage == string(weir.Retrying) && int(count) > f.base:
+		if f.failedAt.IsZero() {
+			f.failedAt = time.Now()
+		}
+		f.lastFailed = time.Now()
+	}
+}
+
+func (c *checker) checkNotHasty(f *filed, op storage.Op) {
+	reason, _ := op.Values["LastError"].(string)
+	cannotBeTried := strings.HasPrefix(reason, "its contract has been missing") ||
+		strings.HasPrefix(reason, "the message's body is gone")
+	if c.w.retryFor == 0 || f.isRejected || cannotBeTried {
+		return
+	}
+	tried := time.Duration(0)
+	if !f.failedAt.IsZero() {
+		tried = time.Since(f.failedAt)
+	}
+	if tried < c.w.retryFor-recordedWithin {
+		c.addViolation("hasty", "seq %d of lane %d is dead %s after its first failure, without a verdict, and was to be "+
+			"tried for %s: %s", f.id.Seq, f.id.Lane, tried, c.w.retryFor, reason)
+	}
+}
+
+// mayTryMore reports whether a message whose attempts are used up may be tried again, because its
+// last failure came before the least time was over.
+func (c *checker) mayTryMore(f *filed) bool {
+	return c.w.retryFor > 0 && f.lastFailed.Sub(f.failedAt) < c.w.retryFor+recordedWithin
+}
+
+// isRejection reports whether the CMS rejects a message by a status.
+func isRejection(status int) bool {
+	switch status {
+	case 401, 403, 407, 408, 409, 423, 425, 429:
+		return false
+	}
+	return status/100 == 4
+}
