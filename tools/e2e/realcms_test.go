@@ -32,6 +32,8 @@ type cmsAPI struct {
 	// start starts the CMS, and returns its address. The function "variables" returns the environment variables that
 	// the recipe needs. Its argument is the address to which Weir sends its requests: the address of the proxy.
 	start func(ctx context.Context, log io.Writer) (_ realCMS, url string, variables func(url string) []string, _ error)
+	// article returns the message of a version; nil = realcms.ArticleOf.
+	article func(slug string, version int) string
 }
 
 func byMethod(method string) func(*http.Request, []byte) bool {
@@ -55,6 +57,7 @@ type cmsRun struct {
 	// faults has the function that setFaults has set.
 	faults          atomic.Pointer[func(r *http.Request, body []byte) realcms.Fault]
 	creates, writes atomic.Int64 // requests to the CMS; writes include creates
+	pages           atomic.Int64 // requests that the proxy answered by a page
 
 	mu  sync.Mutex
 	ids map[string]bool // the ids of the accepted messages
@@ -65,27 +68,43 @@ type cmsRun struct {
 func newCMSRun(t *testing.T, api cmsAPI, race realcms.Race, instances int, settings ...string) *cmsRun {
 	t.Helper()
 	t.Parallel()
-	w := &cmsRun{system: newStorage(t), api: api, race: race, ids: map[string]bool{}}
-	w.setFaults(func(*http.Request, []byte) realcms.Fault { return realcms.Fault{} })
+	w := newIdleRun(t, api, race)
 	cms, url, variables, err := api.start(t.Context(), w.output)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.cms = cms
 	t.Cleanup(func() {
 		if err := cms.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
+	w.startWeir(cms, url, variables, instances, settings...)
+	return w
+}
+
+// newIdleRun is newCMSRun without a CMS and without Weir.
+func newIdleRun(t *testing.T, api cmsAPI, race realcms.Race) *cmsRun {
+	t.Helper()
+	w := &cmsRun{system: newStorage(t), api: api, race: race, ids: map[string]bool{}}
+	w.setFaults(func(*http.Request, []byte) realcms.Fault { return realcms.Fault{} })
+	return w
+}
+
+// startWeir starts the proxy and Weir for a CMS that runs.
+func (w *cmsRun) startWeir(cms realCMS, url string, variables func(url string) []string, instances int,
+	settings ...string) {
+	w.t.Helper()
+	w.cms = cms
+	var err error
 	if w.proxy, err = realcms.StartProxy(url, w.treatRequest); err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	t.Cleanup(func() { w.proxy.Close() })
-	text := readFile(t, filepath.Join("..", "..", "recipes", api.recipe, "weir.yaml"))
+	w.t.Cleanup(func() { w.proxy.Close() })
+
+	text := readFile(w.t, filepath.Join("..", "..", "recipes", w.api.recipe, "weir.yaml"))
 	// The lane of a killed holder stalls until the lease has expired, and 15 s is the shortest lease.
 	w.app = w.stageAppWith("lease: 15s\n" + strings.NewReplacer(settings...).Replace(text))
 	w.startStagedHost(variables(w.proxy.URL), []string{"--instances", fmt.Sprint(instances)})
-	return w
 }
 
 func (w *cmsRun) treatRequest(r *http.Request, body []byte) realcms.Fault {
@@ -95,7 +114,11 @@ func (w *cmsRun) treatRequest(r *http.Request, body []byte) realcms.Fault {
 	} else if w.api.isUpdate(r, body) {
 		w.writes.Add(1)
 	}
-	return (*w.faults.Load())(r, body)
+	fault := (*w.faults.Load())(r, body)
+	if fault.Page != 0 {
+		w.pages.Add(1)
+	}
+	return fault
 }
 
 // setFaults sets the function that tells the proxy how to treat each request. The proxy calls the function
@@ -104,42 +127,64 @@ func (w *cmsRun) setFaults(choose func(r *http.Request, body []byte) realcms.Fau
 	w.faults.Store(&choose)
 }
 
+// articleOf returns the message of a version, and the Idempotency-Key that goes with it.
+func (w *cmsRun) articleOf(slug string, version int) (body, idempotencyKey string) {
+	article := realcms.ArticleOf
+	if w.api.article != nil {
+		article = w.api.article
+	}
+	return article(slug, version), keyOf(slug, version)
+}
+
 // postUntilAccepted repeats the post of a version until Weir accepts it, as an upstream does.
 func (w *cmsRun) postUntilAccepted(ctx context.Context, slug string, version int) error {
+	body, idempotencyKey := w.articleOf(slug, version)
+	_, err := w.postBodyUntilAccepted(ctx, body, idempotencyKey)
+	return err
+}
+
+// postOnce posts a version once, and returns the message's id.
+func (w *cmsRun) postOnce(ctx context.Context, slug string, version int) (id string, err error) {
+	body, idempotencyKey := w.articleOf(slug, version)
+	return w.postBodyOnce(ctx, body, idempotencyKey)
+}
+
+// postBodyUntilAccepted repeats the post of a message until Weir accepts it, and returns the message's id.
+func (w *cmsRun) postBodyUntilAccepted(ctx context.Context, body, idempotencyKey string) (string, error) {
 	for {
-		id, err := w.postOnce(ctx, slug, version)
+		id, err := w.postBodyOnce(ctx, body, idempotencyKey)
 		if err == nil {
 			w.mu.Lock()
 			w.ids[id] = true
 			w.mu.Unlock()
-			return nil
+			return id, nil
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			return "", err
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-func (w *cmsRun) postOnce(ctx context.Context, slug string, version int) (id string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.weir+"/api/messages",
-		strings.NewReader(realcms.ArticleOf(slug, version)))
+func (w *cmsRun) postBodyOnce(ctx context.Context, body, idempotencyKey string) (id string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.weir+"/api/messages", strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
 	req.Header.Set("Content-Type", "application/xml")
-	req.Header.Set("Idempotency-Key", keyOf(slug, version))
+	req.Header.Set("Idempotency-Key", idempotencyKey)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return "", err
 	}
 	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
 		return "", err
 	}
 	if resp.StatusCode != http.StatusAccepted {
-		return "", fmt.Errorf("got %s", resp.Status)
+		return "", fmt.Errorf("got %s: %.300s", resp.Status, text)
 	}
 	location := resp.Header.Get("Location")
 	return location[strings.LastIndex(location, "/")+1:], nil
@@ -152,30 +197,86 @@ func (w *cmsRun) startRace() <-chan []error {
 	return sent
 }
 
-// awaitRace waits until each message of the race is final. It reports an error for each failed post and for each dead
+// awaitRace waits until each message of the race is final. It reports an error for failed posts, and for each dead
 // message.
 func (w *cmsRun) awaitRace(sent <-chan []error) {
+	w.t.Helper()
+	w.awaitPosted(sent)
+	w.awaitFinal(slowdown*4*time.Minute, nil)
+}
+
+// awaitPosted waits until the clients of the race have ended.
+func (w *cmsRun) awaitPosted(sent <-chan []error) {
 	w.t.Helper()
 	for _, err := range <-sent {
 		w.t.Error(err)
 	}
-	if len(w.ids) != w.race.Messages() {
-		w.t.Errorf("%d messages were accepted, want %d", len(w.ids), w.race.Messages())
+	if len(w.ids) < w.race.Messages() {
+		w.t.Errorf("%d messages were accepted, want at least %d", len(w.ids), w.race.Messages())
 	}
-	stages := map[string]int{}
-	limit := time.Now().Add(4 * time.Minute)
+}
+
+// awaitFinal waits until each accepted message is final, and at most for the time "limit". It reports an error if
+// another message is dead than the rejected ones, or if a rejected one is not.
+func (w *cmsRun) awaitFinal(limit time.Duration, rejected map[string]bool) {
+	w.t.Helper()
+	stages, dead := map[string]int{}, []postedMessage{}
+	deadline := time.Now().Add(limit)
 	for id := range w.ids {
 		var stage string
-		w.awaitCondition(id+" is final", max(time.Until(limit), time.Second), func() bool {
+		w.awaitOrShowLanes(id+" is final", deadline, func() bool {
 			stage, _ = w.readStage(postedMessage{ID: id}) // an error means that the test has killed the handler
 			return stage == "delivered" || stage == "superseded" || stage == "dead"
 		})
-		if stages[stage]++; stage == "dead" {
-			w.t.Errorf("%+v is dead, want it delivered or superseded",
-				getJSON[postedMessage](w.system, w.weir+"/api/messages/"+id))
+		stages[stage]++
+		if rejected[id] && stage != "dead" {
+			w.t.Errorf("the message %s that the CMS rejects is %s, want it dead", id, stage)
+		}
+		if stage == "dead" && !rejected[id] {
+			dead = append(dead, getJSON[postedMessage](w.system, w.weir+"/api/messages/"+id))
 		}
 	}
 	w.t.Logf("%v; the CMS got %d requests, %d of them writes", stages, w.proxy.Count(), w.writes.Load())
+	if len(dead) > 0 {
+		w.t.Errorf("%d of %d messages are dead, want each delivered or superseded:", len(dead), len(w.ids))
+		for _, m := range dead[:min(3, len(dead))] {
+			w.t.Errorf("%+v", m)
+		}
+	}
+}
+
+// awaitOrShowLanes is awaitConditionUntil. Before it fails the test, it logs the lanes.
+func (w *cmsRun) awaitOrShowLanes(condition string, deadline time.Time, holds func() bool) {
+	w.t.Helper()
+	shown := deadline.Add(-time.Second)
+	w.awaitConditionUntil(condition, deadline, func() bool {
+		if holds() {
+			return true
+		}
+		if time.Now().After(shown) {
+			shown = deadline.Add(time.Hour)
+			w.t.Logf("the lanes: %s", readText(w.t, w.weir+"/api/lanes"))
+		}
+		return false
+	})
+}
+
+// readText returns the body of an answer, or the error of the request.
+func readText(t *testing.T, address string) string {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return err.Error()
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // checkPosts checks that the CMS has exactly one post for each slug, in the newest version.
@@ -194,7 +295,11 @@ func (w *cmsRun) checkPosts() {
 // for the answer to the first update. Both times the CMS has done the write, and the proxy loses the answer. There is
 // at least one update: after the kill at the create, the next holder finds the created item and updates it.
 func testTwoKills(t *testing.T, api cmsAPI, race realcms.Race) {
-	w := newCMSRun(t, api, race, 2)
+	newCMSRun(t, api, race, 2).killTwice()
+}
+
+func (w *cmsRun) killTwice() {
+	t, api := w.t, w.api
 	reached, killed := make(chan string), make(chan struct{})
 	var creates, updates atomic.Int64
 	w.setFaults(func(r *http.Request, body []byte) realcms.Fault {
@@ -234,8 +339,12 @@ func testTwoKills(t *testing.T, api cmsAPI, race realcms.Race) {
 // server in the middle. No version supersedes another, so the CMS gets each version. The race should have only one
 // client, because several clients can post the versions of a slug out of order.
 func testSpoiltAnswers(t *testing.T, api cmsAPI, race realcms.Race) {
-	w := newCMSRun(t, api, race, 1, "supersede: true", "supersede: false", "delivery:\n",
-		"delivery:\n  settle: 1s\n  backoff: { min: 100ms, max: 1s }\n")
+	newCMSRun(t, api, race, 1, "supersede: true", "supersede: false", "delivery:\n",
+		"delivery:\n  settle: 1s\n  backoff: { min: 100ms, max: 1s }\n").spoilAnswers()
+}
+
+func (w *cmsRun) spoilAnswers() {
+	t, api, race := w.t, w.api, w.race
 	var requests atomic.Int64
 	spoilt := make([]atomic.Int64, 4)
 	w.setFaults(func(r *http.Request, body []byte) realcms.Fault {

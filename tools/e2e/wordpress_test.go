@@ -20,8 +20,10 @@ func startWordPress(ctx context.Context, log io.Writer) (realCMS, string, func(s
 }
 
 var (
-	wordPressREST = cmsAPI{"wordpress", byMethod(http.MethodPost), byMethod(http.MethodPut), startWordPress}
-	wordPressXML  = cmsAPI{"wordpress-xmlrpc", byCall("wp.newPost"), byCall("wp.editPost"), startWordPress}
+	wordPressREST = cmsAPI{recipe: "wordpress", isCreate: byMethod(http.MethodPost), isUpdate: byMethod(http.MethodPut),
+		start: startWordPress}
+	wordPressXML = cmsAPI{recipe: "wordpress-xmlrpc", isCreate: byCall("wp.newPost"), isUpdate: byCall("wp.editPost"),
+		start: startWordPress}
 )
 
 func TestWordPress_TwoInstancesTwoKills(t *testing.T) {

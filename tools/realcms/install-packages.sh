@@ -4,11 +4,16 @@
 #
 #   install-packages.sh           install; if that is not possible, print what to do and end at once
 #   install-packages.sh --check   only list what is missing
+#   install-packages.sh cms       the packages that make test-cms needs, too; also with --check
 #
 # Exit codes: 0 = nothing is missing (any more), 1 = packages are missing, or their installation failed, 2 = something
 # is missing that no package of this system provides.
 set -euo pipefail
+arguments=("$@")
 PATH=$PATH:/usr/sbin:/sbin # dpkg needs them, and the PATH of ordinary users lacks them
+
+# is_for_cms reports whether the arguments ask for the packages of make test-cms.
+is_for_cms() { [[ " ${arguments[*]} " = *" cms "* ]]; }
 
 # find_missing sets missing, the packages to install, and unavailable, a sentence about what no package provides.
 find_missing() {
@@ -31,7 +36,14 @@ find_missing() {
 
   # For a real WordPress, which make wordpress unpacks, and for a real RabbitMQ: the tests start nodes of their own.
   installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' 2>/dev/null | sed -n 's/ installed$//p')
-  for package in php-cli php-mysql php-xml php-curl mariadb-server-core mariadb-client-core rabbitmq-server; do
+  local packages=(php-cli php-mysql php-xml php-curl mariadb-server-core mariadb-client-core rabbitmq-server)
+  if is_for_cms; then
+    # npm compiles a part of Directus.
+    packages+=(postgresql php-mbstring)
+    command -v g++ >/dev/null || missing+=(g++)
+    command -v python3 >/dev/null || missing+=(python3)
+  fi
+  for package in "${packages[@]}"; do
     grep -qx "$package" <<<"$installed" || missing+=("$package")
   done
 
@@ -72,12 +84,16 @@ run_as_root() {
 
 # print_command prints the one line that installs the packages. A bare Debian has no sudo.
 print_command() {
+  local line=$0
+  ! is_for_cms || line+=" cms"
   if [ "$(id -u)" = 0 ]; then
-    echo "$0"
+    echo "$line"
   elif command -v sudo >/dev/null; then
-    echo "sudo $0"
+    echo "sudo $line"
+  elif is_for_cms; then
+    echo "su -c '$line'"
   else
-    echo "su -c $0"
+    echo "su -c $line"
   fi
 }
 
@@ -123,7 +139,7 @@ if [ -n "$unavailable" ]; then
   exit 2
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0
-[ "${1:-}" != --check ] || exit 1
+[[ " ${arguments[*]} " != *" --check "* ]] || exit 1
 
 if [ "${INSTALL:-1}" = 0 ] || ! run_as_root true 2>/dev/null; then
   print_command

@@ -96,9 +96,22 @@ func TestInstallPackages(t *testing.T) {
 		want    string
 		code    int
 	}{
-		"nothing is missing":    {full, nil, "", 0},
-		"check nothing":         {full, []string{"--check"}, "", 0},
-		"check a bare machine":  {bare, []string{"--check"}, missing, 1},
+		"nothing is missing":   {full, nil, "", 0},
+		"check nothing":        {full, []string{"--check"}, "", 0},
+		"check a bare machine": {bare, []string{"--check"}, missing, 1},
+		"nothing is missing for real CMSs": {
+			with(full, func(m *machine) {
+				m.programs = append([]string{"g++", "python3"}, programs...)
+				m.packages = allPackages + "postgresql installed\nphp-mbstring installed\n"
+			}), []string{"cms"}, "", 0,
+		},
+		"packages of real CMSs": {
+			full, []string{"cms"},
+			"missing: g++ python3 postgresql php-mbstring\nsu -c 'install-packages.sh cms'\n", 1,
+		},
+		"check packages of real CMSs": {
+			full, []string{"cms", "--check"}, "missing: g++ python3 postgresql php-mbstring\n", 1,
+		},
 		"neither root nor sudo": {bare, nil, missing + "su -c install-packages.sh\n", 1},
 		"sudo wants a password": {
 			with(bare, func(m *machine) { m.sudo = "1" }),

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Post is an item in the database of a CMS: a post of WordPress, or an article of Directus.
+// Post is an item in the database of a CMS: a post of WordPress, an article of Directus, or a page of MediaWiki.
 type Post struct {
-	ID      int    `json:"id"`
+	ID      string `json:"id"`
 	Slug    string `json:"slug"`
 	Status  string `json:"status"`
 	Title   string `json:"title"`
@@ -23,8 +23,9 @@ func (wp *WordPress) Posts(ctx context.Context, prefix string) ([]Post, error) {
 	if !isPrefix(prefix) {
 		return nil, fmt.Errorf("%q is no prefix of a slug", prefix)
 	}
-	out, err := wp.runSQL(ctx, "wordpress", "SELECT JSON_OBJECT('id', ID, 'slug', post_name, 'status', post_status, "+
-		"'title', post_title, 'content', post_content) FROM wp_posts WHERE post_type = 'post' AND "+
+	out, err := wp.database.runSQL(ctx, "wordpress", "SELECT JSON_OBJECT('id', CAST(ID AS CHAR), "+
+		"'slug', post_name, 'status', post_status, 'title', post_title, 'content', post_content) "+
+		"FROM wp_posts WHERE post_type = 'post' AND "+
 		"post_status <> 'auto-draft' AND post_name LIKE '"+prefix+"%' ORDER BY ID")
 	if err != nil {
 		return nil, err

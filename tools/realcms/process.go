@@ -82,6 +82,29 @@ func (p *process) stopGroup() error {
 	}
 }
 
+// hasEnded reports whether the child has ended.
+func (p *process) hasEnded() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// killGroup sends SIGKILL to the child's process group, and waits until the child has ended. A second call has no
+// effect.
+func (p *process) killGroup() error {
+	if p == nil {
+		return nil
+	}
+	if err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	<-p.done
+	return nil
+}
+
 // awaitReady waits until check succeeds. It returns an error if the child ends, ctx ends, or readyTimeout passes first.
 func (p *process) awaitReady(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
@@ -156,6 +179,11 @@ func findAbove(folder, marker, howTo string) (string, error) {
 
 // answersOK returns an error if the answer to a GET of the address does not have the status 200.
 func answersOK(ctx context.Context, address string) error {
+	return answersStatus(ctx, address, http.StatusOK)
+}
+
+// answersStatus returns an error if the answer to a GET of the address has another status.
+func answersStatus(ctx context.Context, address string, want int) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
@@ -165,7 +193,7 @@ func answersOK(ctx context.Context, address string) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != want {
 		return fmt.Errorf("%s answers %s", address, resp.Status)
 	}
 	return nil

@@ -2,6 +2,7 @@ package realcms
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -24,6 +25,7 @@ const (
 
 // Fault says how the proxy treats one request.
 type Fault struct {
+	Page  int // status of a page of HTML that the client gets, while the CMS gets nothing; 0 = no page
 	Spoil Spoil
 	Then  func() // called after the answer of the CMS and before the answer to the client; nil = no call
 }
@@ -98,6 +100,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.counts[r.Method]++
 	p.mu.Unlock()
 	fault := p.choose(r, body)
+	if fault.Page != 0 {
+		writePage(w, fault.Page)
+		return
+	}
 	resp, answer, err := p.passOn(r, body)
 	if err != nil {
 		panic(http.ErrAbortHandler) // the CMS did not answer, so the client gets no answer either
@@ -122,6 +128,15 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	_, _ = w.Write(answer)
+}
+
+// writePage answers as a web server does while the CMS behind it is replaced, or refuses the request by itself.
+func writePage(w http.ResponseWriter, status int) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	reason := http.StatusText(status)
+	_, _ = fmt.Fprintf(w, "<!DOCTYPE html><html><head><title>%d %s</title><style>body { margin: 0 }</style></head>"+
+		"<body><h1>%s</h1><hr><p>A web server</p></body></html>", status, reason, reason)
 }
 
 func (p *Proxy) passOn(r *http.Request, body []byte) (*http.Response, []byte, error) {

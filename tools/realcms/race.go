@@ -102,10 +102,23 @@ func VersionOf(title string) int {
 	return version
 }
 
+// SlugOf returns the slug in a title that TitleOf made.
+func SlugOf(title string) string {
+	slug, _, _ := strings.Cut(title, titleBreak)
+	return slug
+}
+
 // ArticleOf returns the XML body of the message that posts a version of a slug to Weir.
 func ArticleOf(slug string, version int) string {
 	return fmt.Sprintf(`<article slug="%s" version="%d"><title>%s</title><body><p>%s</p></body></article>`, slug,
 		version, TitleOf(slug, version), bodyOf(version))
+}
+
+// PageOf returns the XML body of the message that posts a version of a page to Weir, for a wiki whose pages have only a
+// name and a text. The text begins with the title.
+func PageOf(slug string, version int) string {
+	return fmt.Sprintf("<article version=\"%d\"><title>%s</title><summary>%d</summary><text>%s\n\n%s</text></article>",
+		version, slug, version, TitleOf(slug, version), bodyOf(version))
 }
 
 func bodyOf(version int) string { return fmt.Sprintf("This is text number %d.", version) }

@@ -1,10 +1,17 @@
 #!/usr/bin/env bash
-# Unpacks WordPress from Debian's packages into a folder, without installing them: an installed package
+# Unpacks a CMS from Debian's packages into a folder, without installing them: an installed package
 # would bring Apache along and start it. Needs no root.
+#
+#   unpack.sh wordpress|mediawiki FOLDER
 set -euo pipefail
-target=$1
-packages=(wordpress wordpress-theme-twentytwentythree php-getid3 libjs-prototype libjs-scriptaculous
-  libjs-cropper libjs-underscore)
+cms=$1 target=$2
+case $cms in
+  wordpress)
+    packages=(wordpress wordpress-theme-twentytwentythree php-getid3 libjs-prototype libjs-scriptaculous
+      libjs-cropper libjs-underscore)
+    ;;
+  mediawiki) packages=(mediawiki mediawiki-classes) ;;
+esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
@@ -24,5 +31,5 @@ find "$work/root" -xtype l -delete # certificates and the like, which nothing he
 rm -rf "$target" "$target.part"
 mkdir -p "$(dirname "$target")"
 rm -f "$work/root/usr/share/wordpress/.htaccess" "$work/root/usr/share/wordpress/wp-config.php"
-cp -rL "$work/root/usr/share/wordpress" "$target.part"
+cp -rL "$work/root/usr/share/$cms" "$target.part"
 mv "$target.part" "$target"

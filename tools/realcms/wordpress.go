@@ -38,32 +38,19 @@ type WordPress struct {
 	dir      string
 	port     int
 	log      io.Writer
-	programs wordPressPrograms
-	database *process
+	php      string // path of PHP's program
+	database mariadb
 	web      *process
 }
 
-type wordPressPrograms struct{ php, server, install, client string }
-
-func findWordPressPrograms() (p wordPressPrograms, err error) {
-	var problems []error
-	find := func(name, debianPackage string) string {
-		path, err := findProgram(name, debianPackage)
-		problems = append(problems, err)
-		return path
-	}
-	p.php = find("php", "php-cli php-mysql php-xml php-curl")
-	p.server = find("mariadbd", "mariadb-server-core")
-	p.install = find("mariadb-install-db", "mariadb-server-core")
-	p.client = find("mariadb", "mariadb-client-core")
-	return p, errors.Join(problems...)
-}
+// phpPackages are the packages of Debian with PHP and its extensions.
+const phpPackages = "php-cli php-mysql php-xml php-curl"
 
 // StartWordPress installs WordPress into a new folder, starts the site, and returns when the site answers. ctx limits
 // only the start: the site and its database run until Stop is called or this process ends. This process can run as root
 // or as any other user.
 func StartWordPress(ctx context.Context, o WordPressOptions) (*WordPress, error) {
-	programs, err := findWordPressPrograms()
+	php, err := findProgram("php", phpPackages)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +64,7 @@ func StartWordPress(ctx context.Context, o WordPressOptions) (*WordPress, error)
 	if err != nil {
 		return nil, err
 	}
-	wp := &WordPress{User: "weir", LoginPassword: rand.Text(), dir: dir, port: o.Port, log: o.Log, programs: programs}
+	wp := &WordPress{User: "weir", LoginPassword: rand.Text(), dir: dir, port: o.Port, log: o.Log, php: php}
 	if wp.log == nil {
 		wp.log = io.Discard
 	}
@@ -102,7 +89,7 @@ func (wp *WordPress) startServer(ctx context.Context, unpacked string) error {
 	if err := wp.startDatabase(ctx); err != nil {
 		return err
 	}
-	out, err := runToEnd(ctx, exec.Command(wp.programs.php, filepath.Join(wp.siteDir(), "setup.php"), wp.User,
+	out, err := runToEnd(ctx, exec.Command(wp.php, filepath.Join(wp.siteDir(), "setup.php"), wp.User,
 		wp.LoginPassword))
 	if err != nil {
 		return fmt.Errorf("install WordPress: %w", err)
@@ -115,8 +102,7 @@ func (wp *WordPress) startServer(ctx context.Context, unpacked string) error {
 	return wp.StartWeb(ctx)
 }
 
-func (wp *WordPress) siteDir() string    { return filepath.Join(wp.dir, "site") }
-func (wp *WordPress) socketPath() string { return filepath.Join(wp.dir, "db.sock") }
+func (wp *WordPress) siteDir() string { return filepath.Join(wp.dir, "site") }
 
 // copySite copies WordPress's files, and adds the settings of this site.
 func (wp *WordPress) copySite(ctx context.Context, unpacked string) error {
@@ -142,53 +128,21 @@ func (wp *WordPress) copySite(ctx context.Context, unpacked string) error {
 		}
 	}
 	settings := fmt.Sprintf("<?php\ndefine('REALCMS_SOCKET', '%s');\ndefine('REALCMS_URL', '%s');\n"+
-		"define('REALCMS_SECRET', '%s');\n", wp.socketPath(), wp.URL, rand.Text())
+		"define('REALCMS_SECRET', '%s');\n", wp.database.socketPath(), wp.URL, rand.Text())
 	return os.WriteFile(filepath.Join(wp.siteDir(), "settings.php"), []byte(settings), 0o600)
 }
 
 // startDatabase makes an empty database, starts a server that listens only on a Unix socket, and returns when the
 // server answers.
 func (wp *WordPress) startDatabase(ctx context.Context) error {
-	data, temporary := filepath.Join(wp.dir, "db"), filepath.Join(wp.dir, "tmp")
-	// MariaDB's server gets its own folder for temporary tables, because it removes all temporary tables in that folder
-	// when it starts. In /tmp it could remove the tables of another server.
-	if err := os.Mkdir(temporary, 0o700); err != nil {
+	if err := wp.database.makeServer(ctx, wp.dir, wp.log); err != nil {
 		return err
 	}
-	// The database account "root" needs no password, because only the user of this process can open the folder with the
-	// socket.
-	if _, err := runToEnd(ctx, exec.Command(wp.programs.install, append([]string{"--no-defaults", "--datadir=" + data,
-		"--tmpdir=" + temporary, "--auth-root-authentication-method=normal", "--skip-test-db"},
-		asRoot()...)...)); err != nil {
+	if err := wp.database.startServer(ctx); err != nil {
 		return err
 	}
-	var err error
-	wp.database, err = startProcess("MariaDB", exec.Command(wp.programs.server, append([]string{"--no-defaults",
-		"--datadir=" + data, "--tmpdir=" + temporary, "--socket=" + wp.socketPath(), "--skip-networking",
-		"--skip-log-bin",
-		"--innodb-flush-log-at-trx-commit=2", "--pid-file=" + filepath.Join(wp.dir, "db.pid")},
-		asRoot()...)...), wp.log)
-	if err != nil {
-		return err
-	}
-	return wp.database.awaitReady(ctx, func(ctx context.Context) error {
-		_, err := wp.runSQL(ctx, "", "CREATE DATABASE IF NOT EXISTS wordpress CHARACTER SET utf8mb4")
-		return err
-	})
-}
-
-// asRoot returns the flag that MariaDB needs to run as root. If this process is not root, asRoot returns no flag.
-func asRoot() []string {
-	if os.Geteuid() == 0 {
-		return []string{"--user=root"}
-	}
-	return nil
-}
-
-// runSQL runs SQL, and returns the rows as lines of text.
-func (wp *WordPress) runSQL(ctx context.Context, database, sql string) (string, error) {
-	return runToEnd(ctx, exec.Command(wp.programs.client, "--no-defaults", "--socket="+wp.socketPath(), "--user=root",
-		"--default-character-set=utf8mb4", "--batch", "--raw", "--skip-column-names", "--execute="+sql, database))
+	_, err := wp.database.runSQL(ctx, "", "CREATE DATABASE wordpress CHARACTER SET utf8mb4")
+	return err
 }
 
 // endGroup is a shell script that runs a program. On SIGTERM the script ends its whole process group. When the Go
@@ -199,7 +153,7 @@ const endGroup = `trap 'trap - TERM; kill 0' TERM; "$@" & wait`
 // StartWeb starts the web server, for the first time or after StopWeb, and returns when the server answers. The port is
 // the same after each start.
 func (wp *WordPress) StartWeb(ctx context.Context) error {
-	cmd := exec.Command("sh", "-c", endGroup, "sh", wp.programs.php, "-d", "opcache.enable_cli=1", "-d",
+	cmd := exec.Command("sh", "-c", endGroup, "sh", wp.php, "-d", "opcache.enable_cli=1", "-d",
 		"display_errors=0", "-S", "127.0.0.1:"+strconv.Itoa(wp.port), "-t", wp.siteDir(),
 		filepath.Join(wp.dir, "router.php"))
 	cmd.Env = append(os.Environ(), "PHP_CLI_SERVER_WORKERS="+strconv.Itoa(webWorkers))
@@ -217,5 +171,5 @@ func (wp *WordPress) StopWeb() error { return wp.web.stopGroup() }
 
 // Stop ends all processes of this WordPress, and removes their files.
 func (wp *WordPress) Stop() error {
-	return errors.Join(wp.web.stopGroup(), wp.database.stopGroup(), os.RemoveAll(wp.dir))
+	return errors.Join(wp.web.stopGroup(), wp.database.process.stopGroup(), os.RemoveAll(wp.dir))
 }

@@ -1,0 +1,4 @@
+module.exports = [
+  'strapi::errors', 'strapi::security', 'strapi::cors', 'strapi::poweredBy', 'strapi::query', 'strapi::body',
+  'strapi::session', 'strapi::favicon', 'strapi::public',
+];
