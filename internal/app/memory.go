@@ -103,6 +103,7 @@ type budgets struct {
 	validate  int64 // bytes
 	corrected int64 // bytes for corrected bodies and definitions of schedules
 	turns     int64 // bytes for comparisons and previews
+	reads     int64 // bytes for stored bodies that operators read
 	waits     int   // largest number of answers that wait for an outcome at the same time
 }
 
@@ -120,7 +121,7 @@ func currentBudgets() budgets { return shareMemory(debug.SetMemoryLimit(-1)) }
 func shareMemory(limit int64) budgets {
 	shared := min(limit, mostMemory)
 	return budgets{limit: limit, intake: shared / 4, parse: shared / 4, validate: shared / 16,
-		corrected: shared / 16, turns: shared / 8, waits: int(shared / waitBytes)}
+		corrected: shared / 16, turns: shared / 8, reads: shared / 16, waits: int(shared / waitBytes)}
 }
 
 // checkMaxBody returns an error if a body of maxBody bytes needs more than three quarters of the memory limit.

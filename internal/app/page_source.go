@@ -24,11 +24,11 @@ import (
 	"weir/internal/wire"
 )
 
-func (r *running) newPages(turns *httpio.Turns) http.Handler {
+func (r *running) newPages(turns *httpio.Turns, reads *httpio.Reads) http.Handler {
 	source := &pageSource{r, turns}
 	return dashboard.New(dashboard.Config{Lanes: source, Past: source, Messages: source, Errors: source,
 		Replays: source, Batches: source, Schedules: source, Changes: source,
-		Obstacles: source,
+		Obstacles: source, Reads: reads,
 		Contracts: r.settings.contractNames(), Upstreams: r.settings.upstreamNames(), Now: time.Now,
 		Log: r.log})
 }

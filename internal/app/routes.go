@@ -56,7 +56,8 @@ func (r *running) listRoutes() []route {
 	checked := httpio.NewIntake(r.budgets.validate, maxBody)
 	corrected := httpio.NewIntake(r.budgets.corrected, schedules.MaxDefinition(maxBody))
 	turns := httpio.NewTurns(r.budgets.turns)
-	pages := readOnly(r.newPages(turns))
+	reads := httpio.NewReads(r.budgets.reads, maxBody)
+	pages := readOnly(r.newPages(turns, reads))
 	cancelOne := toTheEnd(&cancel.Function{Log: requests, Caller: waker, Logger: log})
 	jobs := readOnly(&view.Replays{Jobs: r.replays, Now: now, Logger: log})
 	batched := &batches.Function{Batches: r.batches, Upstreams: r.upstreams, Memory: intake,
@@ -79,7 +80,8 @@ func (r *running) listRoutes() []route {
 			Forecaster: r.overview, Logger: log})},
 		{remove, "/api/messages/{id}", "cancel", cancelOne},
 		{patch, "/api/messages/{id}", "move", toTheEnd(&move.Function{Log: requests, Caller: waker, Logger: log})},
-		{get, "/api/messages/{id}/body", "view", readOnly(&view.Body{Bodies: r.bodies, Logger: log})},
+		{get, "/api/messages/{id}/body", "view", readOnly(reads.Limit(log, &view.Body{Bodies: r.bodies,
+			Logger: log}))},
 		{get, "/api/messages/{id}/attempts", "view", readOnly(&view.Attempts{Source: messages, Logger: log})},
 		{get, "/api/messages/{id}/difference", "view", readOnly(&view.Difference{Bodies: r.bodies, Turns: turns,
 			Logger: log})},
@@ -88,7 +90,8 @@ func (r *running) listRoutes() []route {
 			Logger: log})},
 		{post, "/api/messages/{id}/edit", "write", toTheEnd(&write.Edit{Contracts: r.contracts, Messages: messages,
 			Log: requests, Caller: waker, Intake: corrected, MaxBody: maxBody, Logger: log})},
-		{post, "/api/messages/{id}/reveal", "write", toTheEnd(&write.Reveal{Bodies: messages, Logger: log})},
+		{post, "/api/messages/{id}/reveal", "write", toTheEnd(reads.Limit(log, &write.Reveal{Bodies: messages,
+			Logger: log}))},
 		{post, "/api/messages/{id}/erase", "write", toTheEnd(r.newErase())},
 		{post, "/api/messages/{id}/discard", "write", toTheEnd(&write.Discard{Log: requests, Caller: waker,
 			Logger: log})},

@@ -36,6 +36,7 @@ type Config struct {
 	Schedules Schedules
 	Changes   Changes
 	Obstacles ReplayObstacles
+	Reads     Reads
 	Contracts []string // names of the contracts, for the search
 	Upstreams []string // names of the upstreams, for the search; nil = the settings name no upstream
 	Now       func() time.Time
@@ -106,6 +107,7 @@ func (d *Dashboard) servePage(name string,
 		ctx, cancel := context.WithTimeout(r.Context(), timeLimit)
 		defer cancel()
 		p, shown := d.newPage(r, name), name
+		defer p.releaseAll()
 		v, err := build(ctx, p, r)
 		if err != nil {
 			v, shown = d.failedView(p, r, err), "failed"

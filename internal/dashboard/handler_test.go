@@ -276,7 +276,7 @@ func TestDashboard_APanicDoesNotEndTheProcess(t *testing.T) {
 	var logged bytes.Buffer
 	f := faulty{dashboardtest.NewBusy()}
 	d := dashboard.New(dashboard.Config{Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Changes: f,
-		Obstacles: f, Now: f.Now, Log: slog.New(slog.NewJSONHandler(&logged, nil))})
+		Obstacles: f, Reads: f, Now: f.Now, Log: slog.New(slog.NewJSONHandler(&logged, nil))})
 	for path, unread := range map[string]string{"/pauses": "the lanes",
 		"/messages/" + dashboardtest.MessageID(1): "the body"} {
 		if w := get(d, path); w.Code != 200 || !strings.Contains(w.Body.String(), "Could not be read: "+unread) {
@@ -442,5 +442,44 @@ func TestDashboard_Batches(t *testing.T) {
 	if body := get(dashboardtest.NewBroken().Dashboard(), "/batches").Body.String(); !strings.Contains(body,
 		"could not be read") {
 		t.Error("storage is away: got a list of batches, want a note that the batches could not be read")
+	}
+}
+
+// reads has room for one body, and counts the bodies that are in memory.
+type reads struct{ held atomic.Int32 }
+
+func (r *reads) Take(context.Context) (done func(), err error) {
+	if !r.held.CompareAndSwap(0, 1) {
+		return func() {}, &weir.Error{Kind: weir.Unavailable, Message: "too many bodies are being read"}
+	}
+	return func() { r.held.Add(-1) }, nil
+}
+
+// A page and a text take the memory of one body, and give it back when they are written. Without that memory, the page
+// shows all of the message except its body.
+func TestDashboard_TakesMemoryForABody(t *testing.T) {
+	t.Parallel()
+	cfg, r := dashboardtest.NewBusy().Dashboard().Config, &reads{}
+	cfg.Reads = r
+	d, path := dashboard.New(cfg), "/messages/"+dashboardtest.MessageID(1)
+	for range 2 {
+		for _, p := range []string{path, path + "/text"} {
+			if w := get(d, p); w.Code != 200 || strings.Contains(w.Body.String(), "Could not be read") {
+				t.Errorf("GET %s = %d, want 200 with the body", p, w.Code)
+			}
+		}
+	}
+
+	r.held.Store(1)
+	for p, want := range map[string]struct {
+		code int
+		text string
+	}{path: {200, "Could not be read: the body"}, path + "/text": {503, "too many bodies"}} {
+		if w := get(d, p); w.Code != want.code || !strings.Contains(w.Body.String(), want.text) {
+			t.Errorf("GET %s = %d without memory, want %d with %q", p, w.Code, want.code, want.text)
+		}
+	}
+	if n := r.held.Load(); n != 1 {
+		t.Errorf("got %d bodies in memory after the answers, want 1: that of the test", n)
 	}
 }

@@ -106,7 +106,13 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 		reading.loadObstacleOf(id, &v.Obstacle)
 	}
 	if p.known != v.BodyVersion() { // otherwise the request is an update, and the browser already has the body
-		d.loadBodies(reading, v, id)
+		release, err := d.Reads.Take(ctx)
+		p.held = append(p.held, release)
+		if v.WithBody = true; err == nil {
+			d.loadBodies(reading, v, id)
+		} else {
+			p.noteUnread("the body")
+		}
 	}
 	reading.waitAll()
 	v.explainFirstWait(uncounted)
@@ -146,7 +152,6 @@ func (v *messageView) explainFirstWait(u Uncounted) {
 // loadBodies loads the body, the preview of the requests and, if the message was edited, the difference.
 func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	ctx := reading.ctx
-	v.WithBody = true
 	reading.loadPart("the body", func() error {
 		body, err := d.Messages.Body(ctx, id, v.Edited)
 		if e, ok := asError(err); ok && (e.Kind == weir.NotFound || e.Kind == weir.Conflict) {
@@ -327,7 +332,10 @@ func outcomeEvents(m wire.Message, now time.Time) []event {
 func (d *Dashboard) serveText(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeLimit)
 	defer cancel()
-	id, err := httpio.MessageID(r)
+	release, err := d.Reads.Take(ctx)
+	defer release()
+	id, idErr := httpio.MessageID(r)
+	err = cmp.Or(idErr, err)
 	var body Body
 	if err == nil {
 		body, err = d.Messages.Body(ctx, id, r.URL.Query().Get("which") == "edited")

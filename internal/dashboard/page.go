@@ -31,6 +31,14 @@ type page struct {
 	self  *url.URL
 	code  int
 	mu    sync.Mutex // guards Unread
+	held  []func()   // give back the memory that the page holds until it is written
+}
+
+// releaseAll gives back the memory that the page holds.
+func (p *page) releaseAll() {
+	for _, release := range p.held {
+		release()
+	}
 }
 
 func (d *Dashboard) newPage(r *http.Request, name string) *page {

@@ -45,6 +45,11 @@ type Messages interface {
 	Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Trial, error)
 }
 
+// Reads limits the bodies that are in memory at the same time; see httpio.Reads.
+type Reads interface {
+	Take(ctx context.Context) (done func(), err error)
+}
+
 // ReplayObstacles reads whether a dead message can be replayed without force.
 type ReplayObstacles interface {
 	// ReplayObstacle returns the reason why Weir would refuse to replay a dead message without force. It returns "" if

@@ -63,10 +63,14 @@ type Source struct {
 func (f *Source) Dashboard() *dashboard.Dashboard {
 	return dashboard.New(dashboard.Config{
 		Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Batches: f, Schedules: f, Changes: f, Obstacles: f,
+		Reads:     f,
 		Contracts: []string{"article", "delete"},
 		Now:       f.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
+
+// Take implements dashboard.Reads.
+func (f *Source) Take(context.Context) (done func(), err error) { return func() {}, nil }
 
 // Change changes the data, and moves the clock forward by five seconds. So pages show the new data, except data that
 // the dashboard caches for longer, such as schedules.
