@@ -113,6 +113,17 @@ func recipesUnderTest() map[string]recipeUnderTest {
 			cms := newStrapi(slugs...)
 			return openStrapi(t, cms, tokenOfStrapi), cms
 		}},
+		"strapi-locales": {
+			messages: map[string]string{
+				"article": `<article slug="%s" lang="de" version="3"><title>T</title></article>`,
+				"delete":  `<delete slug="%s" lang="de"/>`,
+			},
+			open: func(t *testing.T, slugs ...string) (*recipe, store) {
+				t.Helper()
+				cms := newStrapiLocales(slugs...)
+				return openStrapiLocales(t, cms), cms
+			},
+		},
 		"umbraco": {messages: bySlug, keepsSlug: madeOfKey, open: func(t *testing.T, slugs ...string) (*recipe, store) {
 			t.Helper()
 			cms := newUmbraco(false)
