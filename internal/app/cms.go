@@ -116,6 +116,9 @@ func (a *App) newStepsSender() (sender, error) {
 		if d.On.IsSet() {
 			return a.cms, errors.New("delivery.on is for the answers to steps, and no contract has steps")
 		}
+		if a.settings.LookUps.IsSet() {
+			return a.cms, errors.New("lookups has steps for contracts, and no contract has steps")
+		}
 		return a.cms, nil
 	}
 	for _, c := range a.settings.Contracts {
@@ -125,7 +128,8 @@ func (a *App) newStepsSender() (sender, error) {
 		}
 	}
 	cfg := steps.Config{File: a.settings.file, URL: d.URL, Headers: a.settings.cmsHeaders(),
-		Timeout: time.Duration(d.Timeout), Settle: a.settings.settleTime(), Rules: d.On, RetryAfter: d.RetryAfter, MaxAnswer: int64(d.MaxAnswer),
+		Timeout: time.Duration(d.Timeout), Settle: a.settings.settleTime(), Rules: d.On, RetryAfter: d.RetryAfter,
+		MaxAnswer: int64(d.MaxAnswer), LookUps: a.settings.LookUps,
 		Contracts: contracts, Messages: a.contracts, Next: a.cms, Transport: a.cms.Transport(), Now: time.Now,
 		Secrets: a.currentSecrets}
 	cfg.CanSignInAnew = d.SignIn.isRenewable()

@@ -35,7 +35,7 @@ var (
 	markPattern    = regexp.MustCompile(markBegin + `([^` + markEnd + `]*)` + markEnd)
 	// expressionKeys names the settings whose values can have expressions. Package steps replaces the marks in these
 	// values, so that the value of a variable never becomes part of an expression.
-	expressionKeys = []string{"steps", "on", "send", "for"}
+	expressionKeys = []string{"steps", "lookups", "on", "send", "for"}
 	markReverser   = strings.NewReplacer(markBegin, "${", markEnd, "}")
 )
 

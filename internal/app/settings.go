@@ -47,6 +47,7 @@ type Settings struct {
 	Log            logSettings        `yaml:"log"`
 	Intake         intakeSettings     `yaml:"intake"`
 	Upstreams      []upstreamSettings `yaml:"upstreams"` // nil = each caller with the function key may send
+	LookUps        steps.Source       `yaml:"lookups"`   // steps that several contracts share, by name
 	Contracts      []contractSettings `yaml:"contracts"`
 
 	expander *envExpander // knows the values of variables; nil = weir.yaml was not read

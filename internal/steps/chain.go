@@ -1,7 +1,6 @@
 package steps
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -54,6 +53,7 @@ type step struct {
 
 	addressesRemembered bool          // the address reads the remembered id
 	expressions         []*expression // all expressions of the step's settings and rules
+	requested           []*expression // those of the address and the body of its request
 }
 
 // header is a header of a step's requests.
@@ -66,7 +66,7 @@ var (
 	methods = []string{"get", "head", "post", "put", "patch", "delete"}
 	// otherKeys are the settings of a step that define neither its request nor its body.
 	otherKeys = []string{"name", "when", "headers", "expect", "on", "success", "until", "every", "for", "retryAfter",
-		"reads", "remember", "say"}
+		"reads", "remember", "say", "use"}
 	stepName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,39}$`)
 	headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 	// ownHeaders are headers that a step must not set, because Weir or net/http sets them.
@@ -103,6 +103,7 @@ type compiler struct {
 	common     Source // the setting "delivery.on": rules for the answers of all steps
 	retryAfter string // name of another header with a delay, beside Retry-After; empty = none
 	timeout    time.Duration
+	lookUps    *lookUps // nil = the steps of a sign-in
 	// canSignInAnew is true if another sign-in can return a different credential.
 	canSignInAnew bool
 }
@@ -115,11 +116,13 @@ func (c *compiler) compileSteps(n ast.Node, path string) []*step {
 		f.addMistake(placeOf(n, path), "it must be a list of steps, such as - get: /items/{{ key }}")
 		return nil
 	}
-	names := c.readNames(items, path)
+	sources := c.listSteps(items, path)
+	names := c.readNames(sources)
 	var steps []*step
-	for i, item := range items {
+	for i, source := range sources {
 		s := &scope{chain: c.chain, earlier: steps, later: names[i:]}
-		if st := c.compileStep(item, fmt.Sprintf("%s[%d]", path, i), names[i], s); st != nil {
+		if st := c.compileStep(source.node, source.path, names[i], s); st != nil {
+			c.checkLookUp(source, st)
 			steps = append(steps, st)
 		}
 	}
@@ -128,34 +131,34 @@ func (c *compiler) compileSteps(n ast.Node, path string) []*step {
 }
 
 // readNames returns the names of the steps, and records a mistake for each invalid name. A step without the setting
-// "name" gets its name from its position: step1, step2 and so on.
-func (c *compiler) readNames(items []ast.Node, path string) []string {
+// "name" has the name of its look-up, or gets its name from its position: step1, step2 and so on.
+func (c *compiler) readNames(sources []stepSource) []string {
 	f := c.file
 	taken := (&scope{chain: c.chain, own: &step{}}).buildPrototype()
-	names := make([]string, len(items))
-	for i, item := range items {
-		names[i] = "step" + strconv.Itoa(i+1)
-		pairs, _ := f.readMapping(item, "")
-		for _, p := range pairs {
-			if p.key != "name" {
-				continue
+	names := make([]string, len(sources))
+	for i, source := range sources {
+		names[i] = source.name
+		set, isSet := f.readSetting(source.node, source.path, "name")
+		if !isSet && source.usedAt == nil {
+			continue
+		}
+
+		at := placeOf(source.node, source.path)
+		if isSet {
+			names[i], _ = readText(set.value)
+			at = set.placeOfValue()
+		}
+		switch name := names[i]; {
+		case !isSet && name == "": // readLookUp has refused the step
+		case !stepName.MatchString(name):
+			f.addMistake(at, "%q is not a name that expressions can use; write letters, digits and _, such as find", name)
+		case slices.Contains(names[:i], name):
+			if source.usedAt != nil {
+				at = *source.usedAt
 			}
-			name, _ := readText(p.value)
-			at := p.placeOfValue()
-			at.path = fmt.Sprintf("%s[%d].name", path, i)
-			switch {
-			case !stepName.MatchString(name):
-				f.addMistake(
-					at,
-					"%q is not a name that expressions can use; write letters, digits and _, such as find",
-					name,
-				)
-			case slices.Contains(names[:i], name):
-				f.addMistake(at, "%s is the name of an earlier step, too; each needs its own", name)
-			case taken[name] != nil || slices.Contains(reservedName, name):
-				f.addMistake(at, "%s has a meaning in expressions; take another name, such as %s_item", name, name)
-			}
-			names[i] = name
+			f.addMistake(at, "%s is the name of an earlier step, too; each needs its own", name)
+		case taken[name] != nil || slices.Contains(reservedName, name):
+			f.addMistake(at, "%s has a meaning in expressions; take another name, such as %s_item", name, name)
 		}
 	}
 	return names
@@ -180,6 +183,7 @@ func (c *compiler) compileStep(n ast.Node, path, name string, s *scope) *step {
 		return nil
 	}
 	st.body = f.compileBody(settings, st, s)
+	st.requested = st.expressions
 	c.compileReads(settings, st)
 	c.compileHeaders(settings, st, s)
 	if p, ok := settings["when"]; ok {
@@ -219,7 +223,7 @@ func (c *compiler) refuseInSignIn(settings map[string]pair) {
 	if c.chain != nil {
 		return
 	}
-	for _, key := range []string{"when", "on", "until", "retryAfter", "reads", "remember"} {
+	for _, key := range []string{"when", "on", "until", "retryAfter", "reads", "remember", "use"} {
 		if p, ok := settings[key]; ok {
 			c.file.addMistake(
 				p.at,

@@ -28,6 +28,7 @@ type settings struct {
 		MaxAnswer  int64             `yaml:"maxAnswer"`
 		SignIn     steps.Source      `yaml:"signIn"`
 	} `yaml:"delivery"`
+	LookUps   steps.Source `yaml:"lookups"`
 	Contracts []struct {
 		contract.Definition `yaml:",inline"`
 		Steps               steps.Source `yaml:"steps"`
@@ -65,6 +66,7 @@ func compileSteps(t *testing.T, text, url string, change ...func(*steps.Config))
 		URL:        url + s.Delivery.URL,
 		Timeout:    10 * time.Second,
 		Headers:    s.Delivery.Headers,
+		LookUps:    s.LookUps,
 		Rules:      s.Delivery.On,
 		RetryAfter: s.Delivery.RetryAfter,
 		MaxAnswer:  s.Delivery.MaxAnswer,

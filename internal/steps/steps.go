@@ -51,6 +51,7 @@ type Config struct {
 	Headers    map[string]string // headers of all requests; a step's own headers replace them
 	Timeout    time.Duration     // limit for one attempt with all its steps
 	Settle     time.Duration     // how long the CMS can work on a write without a complete answer; 0 = defaultSettle
+	LookUps    Source            // look-ups that contracts share, by name
 	Rules      Source            // rules for the answers of all steps; a step's own rules come first
 	RetryAfter string            // name of another header with a delay, beside Retry-After; empty = none
 	MaxAnswer  int64             // largest answer in bytes; 0 = 4 MiB
@@ -96,16 +97,18 @@ func New(cfg Config) (*Sender, error) {
 		s.cfg.Transport = cms.NewTransport(nil)
 	}
 	s.client = cms.NewHTTPClient(s.cfg.Transport)
+	shared := cfg.File.readLookUps(cfg.LookUps)
 	for _, con := range cfg.Contracts {
 		ch := &chain{contract: con.Name, keyPaths: con.Key}
 		c := &compiler{file: cfg.File, chain: ch, base: base, common: cfg.Rules, retryAfter: cfg.RetryAfter,
-			timeout: cfg.Timeout, canSignInAnew: cfg.CanSignInAnew}
+			timeout: cfg.Timeout, lookUps: shared, canSignInAnew: cfg.CanSignInAnew}
 		ch.steps = c.compileSteps(con.Steps.node, con.Path)
 		if ch.extractor, err = contract.NewExtractor(ch.selections); err != nil {
 			return nil, err // this cannot happen, because each selection was checked
 		}
 		s.chains[con.Name], s.answers[con.Name] = ch, con.Answers
 	}
+	shared.checkUses()
 	s.secrets = cms.NewSecrets(base, cfg.Headers, s.currentSecrets)
 	return s, cfg.File.joinMistakes()
 }
