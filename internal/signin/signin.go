@@ -26,6 +26,7 @@ type Credential struct {
 	Headers   http.Header
 	Cookies   []*http.Cookie
 	ExpiresAt time.Time // zero = unknown
+	Doubt     string    // why Weir does not believe the lifetime that the CMS named; empty = it does
 }
 
 // Source fetches credentials.
@@ -57,12 +58,16 @@ const (
 	// retryPause is the pause between a failed sign-in and the next sign-in. Without the pause, the sign-ins of many
 	// lanes could make the CMS lock the account.
 	retryPause = time.Second
+	// refusedPause is the least time between two sign-ins because of answers such as 403. Such an answer can mean that
+	// the session has ended, but also that the user lacks a right; then a new credential changes nothing.
+	refusedPause = 5 * time.Minute
 )
 
 // Keeper has one credential for all requests of a process. It is safe for concurrent use.
 type Keeper struct {
 	source Source
 	now    func() time.Time
+	warn   func(doubt string) // is called with Credential.Doubt after a sign-in; nil = no call
 
 	mu       sync.Mutex
 	current  *kept     // nil = none
@@ -70,6 +75,9 @@ type Keeper struct {
 	fetching *fetchRun // the sign-in in progress; nil = none
 	failedAt time.Time // time of the last failure
 	failure  error     // error of the last sign-in; nil = no failure
+	// refusedAt is the time of the last sign-in because of an answer such as 403, and refusedRun is that sign-in.
+	refusedAt  time.Time
+	refusedRun *fetchRun
 }
 
 // kept is a credential with its times of renewal and expiry.
@@ -88,6 +96,19 @@ type fetchRun struct {
 
 // NewKeeper returns a Keeper for a source.
 func NewKeeper(source Source, now func() time.Time) *Keeper { return &Keeper{source: source, now: now} }
+
+// WarnBy sets the function that gets the doubts about new credentials. It must be called before the first request.
+func (k *Keeper) WarnBy(warn func(doubt string)) { k.warn = warn }
+
+// Doubt returns why Weir does not believe the lifetime of the current credential; empty = it does.
+func (k *Keeper) Doubt() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.current == nil {
+		return ""
+	}
+	return k.current.Doubt
+}
 
 // getCredential returns the current credential, even while a renewal is in progress. If no credential is valid,
 // getCredential waits for a sign-in. Within retryPause after a failed sign-in, getCredential returns the error of that
@@ -141,6 +162,9 @@ func (k *Keeper) startFetch() *fetchRun {
 			c, err = k.source.Fetch(ctx)
 			return err
 		})
+		if c.Doubt != "" && k.warn != nil {
+			k.warn(c.Doubt)
+		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.fetching = nil
@@ -172,6 +196,51 @@ func (k *Keeper) dropCredential(refused *kept) {
 	if k.current == refused {
 		k.current = nil
 	}
+}
+
+// renewRefused returns another credential than the refused one, if there is one: the one that has replaced it, or the
+// one of a new sign-in. It signs in once in refusedPause; requests that are refused meanwhile wait for that sign-in. The
+// refused credential stays valid, because the refusal may have another cause, and the new sign-in may fail.
+func (k *Keeper) renewRefused(ctx context.Context, refused *kept) (*kept, bool) {
+	if c, ok := k.replacementOf(refused); ok {
+		return c, true
+	}
+	run := k.fetchForRefused()
+	if run == nil {
+		return nil, false
+	}
+	select {
+	case <-run.done:
+		return k.replacementOf(refused)
+	case <-ctx.Done():
+		return nil, false
+	}
+}
+
+// replacementOf returns the current credential, if it is valid and another one than the refused one.
+func (k *Keeper) replacementOf(refused *kept) (*kept, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.current
+	return c, c != nil && c != refused && k.now().Before(c.expiresAt)
+}
+
+// fetchForRefused returns the sign-in for a refused credential: it begins one, or returns the last one, which can be in
+// progress. Within refusedPause there is only one.
+func (k *Keeper) fetchForRefused() *fetchRun {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.now()
+	if k.refusedRun == nil || !now.Before(k.refusedAt.Add(refusedPause)) {
+		k.refusedAt, k.refusedRun = now, k.startFetch()
+	}
+	return k.refusedRun
+}
+
+// isRenewable reports whether another sign-in can return a different credential.
+func (k *Keeper) isRenewable() bool {
+	_, isFixed := k.source.(Fixed)
+	return !isFixed
 }
 
 // Check signs in if no credential is valid, and returns the error of the sign-in. So a caller can find wrong settings

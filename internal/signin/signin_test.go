@@ -144,6 +144,88 @@ func TestTransport_RenewsOnceAfter401(t *testing.T) {
 	}
 }
 
+// A 403 can mean that the session has ended. Then one sign-in and one repeated request follow, but no second sign-in
+// within five minutes, because the user may lack a right.
+func TestTransport_RenewsRarelyAfter403(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := &counted{life: time.Hour, takes: time.Second}
+		var requests, newest atomic.Int32
+		rt := signin.NewTransport(roundTrip(func(req *http.Request) (int, string) {
+			requests.Add(1)
+			if req.Header.Get("Authorization") == fmt.Sprintf("Bearer token-%d", newest.Load()) {
+				return 200, ""
+			}
+			return 403, "no"
+		}), signin.NewKeeper(source, time.Now))
+		check := func(name string, status int, wantRequests, wantSignIns int32) {
+			t.Helper()
+			before := requests.Load()
+			got, err := sendThrough(t, rt, "x")
+			if got != status || err != nil || requests.Load()-before != wantRequests || source.n.Load() != wantSignIns {
+				t.Errorf("%s: got %d, %v after %d requests and %d sign-ins in all, want %d after %d and %d", name, got, err,
+					requests.Load()-before, source.n.Load(), status, wantRequests, wantSignIns)
+			}
+		}
+		newest.Store(1)
+		check("first token", 200, 1, 1)
+		newest.Store(2)
+		check("the session ended", 200, 2, 2)
+		newest.Store(9)
+		check("within five minutes", 403, 1, 2)
+		time.Sleep(5 * time.Minute)
+		check("a right is missing", 403, 2, 3)
+		check("again within five minutes", 403, 1, 3)
+		time.Sleep(5 * time.Minute)
+		source.fails.Store(true)
+		check("the sign-in fails", 403, 1, 4)
+		newest.Store(3)
+		check("the old credential still works", 200, 1, 4)
+	})
+}
+
+// Many lanes find the session ended at the same time: all wait for one sign-in, and none fails.
+func TestTransport_OneRenewalAfterMany403(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := &counted{life: time.Hour, takes: time.Second}
+		var ended atomic.Bool
+		rt := signin.NewTransport(roundTrip(func(req *http.Request) (int, string) {
+			if ended.Load() && req.Header.Get("Authorization") == "Bearer token-1" {
+				return 403, "no"
+			}
+			return 200, ""
+		}), signin.NewKeeper(source, time.Now))
+		if status, err := sendThrough(t, rt, "x"); status != 200 || err != nil {
+			t.Fatalf("got %d, %v, want 200", status, err)
+		}
+		ended.Store(true)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if status, err := sendThrough(t, rt, "x"); status != 200 || err != nil {
+					t.Errorf("got %d, %v, want 200", status, err)
+				}
+			})
+		}
+		all.Wait()
+		if source.n.Load() != 2 {
+			t.Errorf("got %d sign-ins, want 2", source.n.Load())
+		}
+	})
+}
+
+// A fixed credential has no other one, so the answer 403 is final.
+func TestTransport_FixedCredentialAfter403(t *testing.T) {
+	t.Parallel()
+	var requests int
+	rt := signin.NewTransport(roundTrip(func(*http.Request) (int, string) { requests++; return 403, "" }),
+		signin.NewKeeper(signin.Fixed{Headers: http.Header{"Authorization": {"Bearer token"}}}, time.Now))
+	if status, err := sendThrough(t, rt, "x"); status != 403 || err != nil || requests != 1 {
+		t.Errorf("got %d, %v after %d requests, want 403 after 1", status, err, requests)
+	}
+}
+
 // If the token endpoint fails, no request is sent, and many requests within a second cause only one sign-in.
 func TestTransport_DeadEndpoint(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -17,9 +18,13 @@ type Transport struct {
 // NewTransport returns a Transport that sends through next.
 func NewTransport(next http.RoundTripper, keeper *Keeper) *Transport { return &Transport{next, keeper} }
 
+// forbidden has the statuses by which a CMS refuses a credential that lacks a right, and by which some CMSs report the
+// end of a session: 403, and the numbers of Laravel (419), IIS (440) and ArcGIS (498).
+var forbidden = []int{http.StatusForbidden, 419, 440, 498}
+
 // RoundTrip implements http.RoundTripper. If the CMS answers 401 and the Keeper's source is not Fixed, RoundTrip signs
-// in again, and repeats the request once with the new credential. If that sign-in fails, RoundTrip returns the answer
-// 401.
+// in again, and repeats the request once with the new credential. After an answer such as 403 it does so, too, but not
+// more often than once in five minutes. If that sign-in fails, RoundTrip returns the answer.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var content []byte
 	if req.Body != nil {
@@ -31,13 +36,12 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	resp, used, err := t.sendSigned(req, content)
-	if err != nil || resp.StatusCode != http.StatusUnauthorized || !t.isRenewable() {
+	if err != nil {
 		return resp, err
 	}
-	t.keeper.dropCredential(used)
-	renewed, err := t.keeper.getCredential(req.Context())
-	if err != nil {
-		return resp, nil // the answer 401
+	renewed := t.renewCredential(req.Context(), resp.StatusCode, used)
+	if renewed == nil {
+		return resp, nil
 	}
 	again := cloneRequest(req, content)
 	if err := renewed.signRequest(again); err != nil {
@@ -48,6 +52,24 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err = t.next.RoundTrip(again)
 	t.recordCredential(resp, req, renewed)
 	return resp, err
+}
+
+// renewCredential returns the credential with which to repeat a request that the CMS answered with this status, or nil
+// if the request is not repeated.
+func (t *Transport) renewCredential(ctx context.Context, status int, used *kept) *kept {
+	switch {
+	case !t.keeper.isRenewable():
+	case status == http.StatusUnauthorized:
+		t.keeper.dropCredential(used)
+		if renewed, err := t.keeper.getCredential(ctx); err == nil {
+			return renewed
+		}
+	case slices.Contains(forbidden, status):
+		if renewed, ok := t.keeper.renewRefused(ctx, used); ok {
+			return renewed
+		}
+	}
+	return nil
 }
 
 // credentialKey is the context key under which recordCredential stores a usedCredential.
@@ -81,6 +103,21 @@ func DropCredential(resp *http.Response) {
 	}
 }
 
+// RenewCredential signs in anew because the request of resp was refused in the answer's body, as by a status 403, and
+// reports whether the next request has another credential. It does so at most once in five minutes. It returns false if
+// the credential is fixed, if the sign-in fails, or if resp did not come through a Transport.
+func RenewCredential(ctx context.Context, resp *http.Response) bool {
+	if resp.Request == nil {
+		return false
+	}
+	c, ok := resp.Request.Context().Value(credentialKey{}).(usedCredential)
+	if !ok || !c.keeper.isRenewable() {
+		return false
+	}
+	_, isRenewed := c.keeper.renewRefused(ctx, c.used)
+	return isRenewed
+}
+
 func (t *Transport) sendSigned(req *http.Request, content []byte) (*http.Response, *kept, error) {
 	c, err := t.keeper.getCredential(req.Context())
 	if err != nil {
@@ -93,12 +130,6 @@ func (t *Transport) sendSigned(req *http.Request, content []byte) (*http.Respons
 	resp, err := t.next.RoundTrip(signed)
 	t.recordCredential(resp, req, c)
 	return resp, c, err
-}
-
-// isRenewable reports whether another sign-in can return a different credential.
-func (t *Transport) isRenewable() bool {
-	_, isFixed := t.keeper.source.(Fixed)
-	return !isFixed
 }
 
 // cloneRequest returns a copy of req with content as its body. The body can be sent once.

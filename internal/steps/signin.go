@@ -22,7 +22,7 @@ type SignInConfig struct {
 	Steps     Source
 	Send      Source // headers with the credential, for the requests of messages
 	Cookies   bool   // true = the requests of messages get the cookies of the answers
-	For       Source // the credential's lifetime: a duration, or an expression for the seconds; not set = 10 minutes
+	For       Source // the credential's lifetime: a duration, or an expression; see parseLife. Not set = 10 minutes
 	Transport http.RoundTripper
 	Timeout   time.Duration // limit for each request
 	Now       func() time.Time
@@ -35,7 +35,7 @@ type SignIn struct {
 	steps   []*step
 	headers []header
 	life    time.Duration
-	seconds *template // an expression for the lifetime in seconds; nil = life is the lifetime
+	named   *template // an expression for the lifetime that the CMS names; nil = life is the lifetime
 	secrets *cms.Secrets
 }
 
@@ -70,14 +70,17 @@ func NewSignIn(cfg SignInConfig) (*SignIn, error) {
 func (s *SignIn) compileLife(life Source, path string, names *scope) {
 	f := s.cfg.File
 	text, _ := readText(life.node)
-	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+	if d, err := time.ParseDuration(text); err == nil {
+		if problem := checkLife(d); problem != "" {
+			f.addMistake(placeOf(life.node, path), "%q: %s", text, problem)
+		}
 		s.life = d
 		return
 	}
-	s.seconds = f.compileTemplate(life.node, path, names)
-	if !s.seconds.isSingle() {
+	s.named = f.compileTemplate(life.node, path, names)
+	if !s.named.isSingle() {
 		f.addMistake(placeOf(life.node, path),
-			"%q is neither a duration such as 15m nor an expression of seconds such as "+
+			"%q is neither a duration such as 15m nor an expression of seconds, or of a time, such as "+
 				"{{ step1.json.expires_in }}", text)
 	}
 }
@@ -112,7 +115,8 @@ func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 			return c, errors.New("the answers have no cookie")
 		}
 	}
-	return c, s.readLife(&c, began, env)
+	s.setLife(&c, began, env)
+	return c, nil
 }
 
 // signInRun is one run of a sign-in.
@@ -122,26 +126,6 @@ type signInRun struct {
 	env    map[string]any
 	// learned are the secrets that the requests and answers have added to those of the settings, such as a cookie.
 	learned []string
-}
-
-// readLife sets c.ExpiresAt if the setting "for" is an expression.
-func (s *SignIn) readLife(c *signin.Credential, began time.Time, env map[string]any) error {
-	if s.seconds == nil {
-		return nil
-	}
-	value, err := s.seconds.evaluateLeaf(env)
-	var seconds float64
-	switch v := value.(type) {
-	case int:
-		seconds = float64(v)
-	case float64:
-		seconds = v
-	}
-	if err != nil || seconds <= 0 {
-		return errors.New("for is no number of seconds with the answers")
-	}
-	c.ExpiresAt = began.Add(time.Duration(seconds * float64(time.Second)))
-	return nil
 }
 
 // sendStep sends one request of the sign-in, and checks the answer.
