@@ -87,6 +87,7 @@ func (a *App) newTransport() (http.RoundTripper, error) {
 		return nil, err
 	}
 	a.keeper = signin.NewKeeper(source, time.Now)
+	a.keeper.WarnBy(func(doubt string) { a.log.Warn("cms: lifetime of the sign-in", "err", doubt) })
 	return signin.NewTransport(transport, a.keeper), nil
 }
 
@@ -161,8 +162,8 @@ func (s *Settings) contractsWithSteps() []steps.Contract {
 		for status, means := range c.Answers {
 			answers[status] = weir.Outcome(means)
 		}
-		found = append(found, steps.Contract{Name: c.Name, Key: c.Key, Path: fmt.Sprintf("contracts[%d].steps", i), Steps: c.Steps,
-			Answers: answers})
+		found = append(found, steps.Contract{Name: c.Name, Key: c.Key, Path: fmt.Sprintf("contracts[%d].steps", i),
+			Steps: c.Steps, Answers: answers})
 	}
 	return found
 }

@@ -54,7 +54,7 @@ func TestDiagnoseLookUps(t *testing.T) {
 			"wrong article: find: 401 Unauthorized: {}; the CMS does not accept the credential",
 			"wrong note", "", ""}},
 		"403": {answer(403, "application/json", `{"message":"secret-token may not"}`), []string{sample},
-			[]string{"wrong article: find: 403 Forbidden: … may not; the CMS knows the user", "wrong note", "", ""}},
+			[]string{"wrong article: find: 403 Forbidden: … may not; the CMS does not know the credential, or forbids the step; see", "wrong note", "", ""}},
 		"404": {answer(404, "application/json", ""), []string{sample}, []string{
 			"wrong article: find: 404 Not Found; the CMS has nothing at the address", "", "", ""}},
 		"HTML": {answer(200, "text/html", "<html>"), []string{sample}, []string{
@@ -124,7 +124,7 @@ func TestDiagnoseCMS_SignIn(t *testing.T) {
 			t.Errorf("New with the sign-in %s = %v, want no error", signIn, err)
 			continue
 		}
-		f := diagnosis{a}.diagnoseCMS(t.Context(), nil)
+		f := diagnosis{a}.diagnoseCMS(t.Context(), nil, "weir.yaml")
 		got := "ok " + f.Detail
 		if f.Wrong != nil {
 			got = "wrong " + f.Wrong.Error()

@@ -23,6 +23,8 @@ type sitecore struct {
 	polls    int            // number of further status requests that find a publishing job unfinished
 	blind    int            // number of further look-ups that find no item
 	starts   bool           // Sitecore is starting: it answers with a page of HTML
+	fails    string         // text of the error in the answer to each mutation; "" = no error
+	failsAll bool           // a query has the error, too
 }
 
 const sitecoreHome = "/sitecore/content/Home"
@@ -70,6 +72,8 @@ func (s *sitecore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return map[string]any{"itemId": path, "path": path}
 	}
 	switch {
+	case s.fails != "" && (s.failsAll || strings.HasPrefix(request.Query, "mutation")):
+		reply(nil, map[string]any{"message": s.fails})
 	case strings.Contains(request.Query, "parent: item("):
 		found := item(s.findItem(fmt.Sprint(v["path"])))
 		if s.blind > 0 {
@@ -162,6 +166,19 @@ func TestRecipe_Sitecore(t *testing.T) {
 		},
 		"NoParentYet": {
 			&sitecore{}, weir.OutcomeRetry, "find: 200: the parent of /news/harbour-opens is not there yet", "find",
+		},
+		"NameRefused": {
+			&sitecore{items: map[string]any{sitecoreHome + "/news": nil},
+				fails: "An item name cannot contain any of the following characters: ?"}, weir.OutcomeRejected,
+			"create: 200: An item name cannot contain", "find create",
+		},
+		"UnknownError": {
+			&sitecore{items: map[string]any{sitecoreHome + "/news": nil}, fails: "Object reference not set"},
+			weir.OutcomeRetry, "create: 200: Object reference not set", "find create",
+		},
+		"DatabaseAway": {
+			&sitecore{fails: "A network-related error occurred", failsAll: true}, weir.OutcomeUnavailable,
+			"find: 200: A network-related error occurred", "find",
 		},
 		"Starts": {
 			&sitecore{starts: true}, weir.OutcomeUnavailable,

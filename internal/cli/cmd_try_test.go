@@ -85,11 +85,14 @@ func TestTry_Verdicts(t *testing.T) {
 		"LeftOut": {triedArticle, "find: { status: 200, json: [1] }\ncreate: { status: 201 }", exitOK,
 			[]string{"-- create is left out, because this is false: len(find.json) == 0\n\ndelivered\n",
 				"not used: answers to create\n"}},
-		"Dead": {triedArticle, "find: { status: 422, body: 'no such ref' }", exitFailed,
-			[]string{"   -> 422: reject, because 422 Unprocessable Entity: no such ref\n\ndead: find: 422"}},
+		"Dead": {triedArticle, "find: { status: 200, json: [] }\ncreate: { status: 422, body: 'no such ref' }", exitFailed,
+			[]string{"   -> 422: reject, because 422 Unprocessable Entity: no such ref\n\ndead: create: 422"}},
+		"RefusedByCMS": {triedArticle, "find: { status: 422, body: 'no such ref' }", exitFailed,
+			[]string{"   -> 422: refuse, because 422 Unprocessable Entity: no such ref\n\nunavailable: find: 422"}},
 		"Unavailable": {triedArticle, "find: { status: 200, body: '<html>' }", exitFailed,
 			[]string{"\nunavailable: find: 200, but the answer is not JSON, but a page of HTML\n"}},
-		"Retry": {triedArticle, "find: { status: 500 }", exitFailed, []string{"\nretry: find: 500"}},
+		"Retry": {triedArticle, "find: { status: 200, json: [] }\ncreate: { status: 500 }", exitFailed,
+			[]string{"\nretry: create: 500"}},
 		"AgainAndNoMore": {triedArticle, "find: { status: 200, json: [] }\ncreate: { status: 409 }", exitOK,
 			[]string{"   -> 409: again, because 409 Conflict\n\n3. find\n", "needs the answer to find"}},
 		"PartsOfTheKey": {`<page slug="a|b" lang="en"/>`, "write: { status: 200 }", exitOK, []string{
@@ -100,10 +103,10 @@ func TestTry_Verdicts(t *testing.T) {
 			[]string{"DIR/a.xml: contract article\n\nrefused: line 1, column 1: the ordering key is missing\n" +
 				"refused: line 1, column 1: ./title is required"}},
 		"NotXML": {"<article>\n<b>", "", exitFailed, []string{"refused: line 2, column 4: element <b> is not closed"}},
-		"WithoutSteps": {"<note>hi</note>", "request: { status: 404, body: 'gone ${x}' }", exitFailed, []string{
+		"WithoutSteps": {"<note>hi</note>", "request: { status: 400, body: 'gone ${x}' }", exitFailed, []string{
 			"1. request\n   POST ${CMS_URL}/api?key=…\n", "   Content-Type: application/xml\n",
-			"\n   <note>hi</note>\n   -> 404\n",
-			"\ndead: 404 Not Found: gone ${x}\n"}},
+			"\n   <note>hi</note>\n   -> 400\n",
+			"\ndead: 400 Bad Request: gone ${x}\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"mime"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -75,6 +76,17 @@ func (a Answer) IsForeignPage() bool {
 	if pageStart.MatchString(text) {
 		return true
 	}
+	return a.hasTypeOfHTML() && elementStart.MatchString(text)
+}
+
+// IsErrorPage reports whether the body of an answer that is no success is a page of HTML. With the type of HTML, it can
+// begin with any element: a server prints such pages without a head.
+func (a Answer) IsErrorPage() bool {
+	return a.IsForeignPage() || a.hasTypeOfHTML() && strings.HasPrefix(strings.TrimSpace(a.Text()), "<")
+}
+
+// hasTypeOfHTML reports whether the header Content-Type says HTML.
+func (a Answer) hasTypeOfHTML() bool {
 	kind, _, _ := strings.Cut(strings.ToLower(a.Header.Get("Content-Type")), ";")
-	return strings.TrimSpace(kind) == "text/html" && elementStart.MatchString(text)
+	return slices.Contains([]string{"text/html", "application/xhtml+xml"}, strings.TrimSpace(kind))
 }

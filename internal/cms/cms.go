@@ -162,6 +162,7 @@ type Rules struct {
 	// ReadsBody means that the caller reads the body of a 2xx answer as text or XML. Then a page of HTML can be the
 	// answer that it expects.
 	ReadsBody bool
+	Reads     bool // the request changes nothing in the CMS: its answer does not judge the message
 }
 
 // Classify returns the result of an answer. The first line that applies determines the outcome:
@@ -171,58 +172,57 @@ type Rules struct {
 //	other 2xx                                  retry
 //	Weir-Retry: never                          rejected
 //	a status that the contract defines         as defined
-//	3xx, 401, 403, 407, 429, 502, 503, 504     unavailable; 3xx and 403 also set Refused
-//	408, 409, 423, 425, other 5xx              retry
-//	other 4xx                                  rejected
-//
-// 408 and 504 also set Unanswered, because the CMS can still be working on the request.
+//	another status                             see JudgeStatus
 func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 	status, hide, text := a.Status, rules.Hide, a.Text()
 	if hide == nil {
 		hide = func(text string) string { return text }
 	}
 	shown := hide(Shorten(text))
-	r := weir.Result{
-		Status: status, Body: KeptText(shown),
-		Reason: answerReason(status, hide(redirectTarget(a.Header.Get("Location"))), shown),
-		RetryAfter: ParseRetryAfter(
-			a.Header.Get("Retry-After"),
-			now,
-		), Unanswered: status == http.StatusRequestTimeout ||
-			status == http.StatusGatewayTimeout,
+	words := func() string { return hide(Shorten(a.Words())) }
+	r := weir.Result{Status: status, Body: KeptText(shown),
+		Reason:     answerReason(status, "", shown),
+		RetryAfter: ParseRetryAfter(a.Header.Get("Retry-After"), now),
+		Unanswered: slices.Contains(unansweredStatuses, status)}
+	if status/100 != 2 {
+		r.Reason = answerReason(status, hide(redirectTarget(a.Header.Get("Location"))), words())
 	}
 	means, said := rules.Means[status]
 	switch {
 	case status/100 == 2 && rules.Success != nil && !rules.Success.MatchString(text):
 		r.Outcome, r.Reason = weir.OutcomeRetry,
-			SingleLine(fmt.Sprintf("%d, but the answer does not say success: %s", status, shown))
+			SingleLine(fmt.Sprintf("%d, but the answer does not say success: %s", status, words()))
 	case status/100 == 2 && rules.Success == nil && !rules.ReadsBody && a.IsForeignPage():
-		r.Outcome, r.Reason = weir.OutcomeRetry, SingleLine(fmt.Sprintf("%d, but %s: %s", status, ForeignPage, shown))
+		r.Outcome, r.Reason = weir.OutcomeRetry, foreignPageReason(status, words())
 	case status/100 == 2:
 		r.Outcome = weir.OutcomeDelivered
 	case strings.EqualFold(a.Header.Get("Weir-Retry"), "never"):
 		r.Outcome = weir.OutcomeRejected
 	case said:
 		r.Outcome = means
-	case status < 400: // a redirect of this request does not show whether the CMS redirects all requests
-		r.Outcome, r.Refused = weir.OutcomeUnavailable, true
 	default:
-		r.Outcome, r.Refused = outcomeOfStatus(status), status == http.StatusForbidden
+		r.Outcome, r.Refused = JudgeStatus(status, a.IsErrorPage(), rules.Reads)
 	}
 	return r
 }
 
-func outcomeOfStatus(status int) weir.Outcome {
-	switch status {
-	case 401, 403, 407, 429, 502, 503, 504:
-		return weir.OutcomeUnavailable
-	case 408, 409, 423, 425:
-		return weir.OutcomeRetry
+// PageOfSuccess is the advice in a reason if a single request is answered by a page of HTML.
+const PageOfSuccess = "; if the CMS answers so when it has saved, write success: '<text of the page>' in the contract"
+
+// maxPageWords limits the bytes of a page's text in front of an advice.
+const maxPageWords = 140
+
+// foreignPageReason returns the reason for a 2xx answer to a single request that is a page of HTML.
+func foreignPageReason(status int, words string) string {
+	return SingleLine(fmt.Sprintf("%d, but %s: %s", status, ForeignPage, CutWords(words)) + PageOfSuccess)
+}
+
+// CutWords cuts the text of a page to a length that leaves room for an advice in the reason.
+func CutWords(words string) string {
+	if len(words) <= maxPageWords {
+		return words
 	}
-	if status >= 500 {
-		return weir.OutcomeRetry
-	}
-	return weir.OutcomeRejected
+	return strings.ToValidUTF8(words[:maxPageWords], "") + "…"
 }
 
 // maxRetryAfter limits the Retry-After of the CMS.

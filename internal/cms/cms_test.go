@@ -27,23 +27,27 @@ func TestClassify(t *testing.T) {
 		body       string
 		want       weir.Outcome
 		unanswered bool
+		refused    bool
 		retryAfter time.Duration
 	}{
 		{status: 200, body: "<ok/>", want: weir.OutcomeDelivered},
 		{status: 201, body: "<ok/>", want: weir.OutcomeDelivered},
 		{status: 204, body: "<ok/>", want: weir.OutcomeDelivered},
 		{status: 200, body: "<error/>", want: weir.OutcomeRetry},
-		{status: 301, want: weir.OutcomeUnavailable},
-		{status: 302, header: http.Header{"Location": {"/login"}}, want: weir.OutcomeUnavailable},
-		{status: 304, want: weir.OutcomeUnavailable},
+		{status: 301, want: weir.OutcomeUnavailable, refused: true},
+		{status: 302, header: http.Header{"Location": {"/login"}}, want: weir.OutcomeUnavailable, refused: true},
+		{status: 304, want: weir.OutcomeUnavailable, refused: true},
 		{status: 400, want: weir.OutcomeRejected},
 		{status: 401, want: weir.OutcomeUnavailable},
-		{status: 403, want: weir.OutcomeUnavailable},
-		{status: 404, want: weir.OutcomeRejected},
+		{status: 403, want: weir.OutcomeUnavailable, refused: true},
+		{status: 404, want: weir.OutcomeUnavailable, refused: true},
 		{status: 407, want: weir.OutcomeUnavailable},
 		{status: 408, want: weir.OutcomeRetry, unanswered: true},
 		{status: 409, want: weir.OutcomeRetry},
 		{status: 413, want: weir.OutcomeRejected},
+		{status: 413, body: "<html><h1>413</h1>", want: weir.OutcomeUnavailable, refused: true},
+		{status: 499, want: weir.OutcomeRetry, unanswered: true},
+		{status: 524, want: weir.OutcomeUnavailable, unanswered: true},
 		{status: 422, want: weir.OutcomeRejected},
 		{status: 423, want: weir.OutcomeRetry},
 		{status: 425, want: weir.OutcomeRetry},
@@ -68,9 +72,9 @@ func TestClassify(t *testing.T) {
 		got := cms.Classify(cms.Answer{Status: c.status, Header: header, Body: []byte(c.body)}, cms.Rules{Success: ok},
 			now)
 		if got.Outcome != c.want || got.Unanswered != c.unanswered || got.RetryAfter != c.retryAfter ||
-			got.Reason == "" || got.Refused != (c.status == 403 || c.status/100 == 3) {
+			got.Reason == "" || got.Refused != c.refused {
 			t.Errorf("%d %v: got %+v, want Outcome %v, Unanswered %v, RetryAfter %v, a Reason and Refused %v",
-				c.status, c.header, got, c.want, c.unanswered, c.retryAfter, c.status == 403 || c.status/100 == 3)
+				c.status, c.header, got, c.want, c.unanswered, c.retryAfter, c.refused)
 		}
 	}
 }

@@ -52,12 +52,22 @@ func Exchange(ctx, limited context.Context, client *http.Client,
 		}
 		resp, err := client.Do(req)
 		if err == nil {
+			endSwitchedProtocol(resp)
 			return resp, weir.Result{}
 		}
 		if try == 0 && limited.Err() == nil && sent.isStaleConn() {
 			continue
 		}
 		return nil, failureResult(ctx, limited, err, sent)
+	}
+}
+
+// endSwitchedProtocol closes the connection of an answer 101, whose body is the connection itself. Weir asks for no other
+// protocol, and a read of that body would not end with the attempt.
+func endSwitchedProtocol(resp *http.Response) {
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body.Close()
+		resp.Body = http.NoBody
 	}
 }
 

@@ -82,24 +82,25 @@ func ContentSecrets(contentType string, content []byte) []string {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
 		var value any
 		if json.Unmarshal(content, &value) == nil {
-			return valueSecrets(value)
+			return ValueSecrets(value)
 		}
 	}
 	return nil
 }
 
-func valueSecrets(value any) (secrets []string) {
+// ValueSecrets returns the values of those fields of JSON that usually have a credential.
+func ValueSecrets(value any) (secrets []string) {
 	switch v := value.(type) {
 	case []any:
 		for _, item := range v {
-			secrets = append(secrets, valueSecrets(item)...)
+			secrets = append(secrets, ValueSecrets(item)...)
 		}
 	case map[string]any:
 		for name, item := range v {
 			if text, isText := item.(string); isText && credentialField.MatchString(name) {
 				secrets = append(secrets, text)
 			}
-			secrets = append(secrets, valueSecrets(item)...)
+			secrets = append(secrets, ValueSecrets(item)...)
 		}
 	}
 	return secrets

@@ -120,7 +120,7 @@ func (c *fakeCMS) spoilPlan(p *plan, name string) {
 	case 6, 7:
 		p.status = pick(500, 500, 501, 409, 423, 425)
 	case 8:
-		p.status = pick(400, 404, 422)
+		p.status = pick(400, 413, 422)
 	case 9:
 		p.status = pick(301, 302, 303, 307, 308)
 		p.header.Set("Location", "http://cms.test/elsewhere")

@@ -180,7 +180,7 @@ var mutantsOfAudits = []mutant{
 var mutantsOfChains = []mutant{
 	{"a look-up that is not JSON finds no item", "steps/answer.go", "a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()", "a.JSON, a.raw = map[string]any{\"items\": []any{}}, nil", "duplicate", "30"},
 	{"a look-up that is cut finds no item", "steps/answer.go", "			a.problem[p] = a.cutBy", "			a.JSON = map[string]any{\"items\": []any{}}\n\t\t\t_ = p", "duplicate", "30"},
-	{"a sign-in page is the answer of a write", "steps/judge.go", "case base.Outcome == weir.OutcomeRetry && a.Status/100 == 2:", "case false:", "unwritten", "80@170"},
+	{"a sign-in page is the answer of a write", "steps/judge.go", "case a.isPage && !st.readsText():", "case false:", "unwritten", "80@170"},
 	{"a chain resumes behind its look-up", "steps/run.go", "func (r *run) runStep(st *step) verdict {\n", "var foundBefore = map[weir.ID]any{}\n\nfunc (r *run) runStep(st *step) verdict {\n\tif found := foundBefore[r.delivery.Message.ID]; found != nil && st.isSafe {\n\t\tr.env[st.name] = found\n\t\treturn verdict{do: actionOK}\n\t}\n\tif st.isSafe {\n\t\tdefer func() { foundBefore[r.delivery.Message.ID] = r.env[st.name] }()\n\t}\n", "duplicate", "30"},
 	{"one Idempotency-Key for two steps", "steps/run.go", "key := req.Header.Get(idempotencyHeader) + \"/\" + st.name", "key := req.Header.Get(idempotencyHeader) + \"/step\"", "key", "30"},
 	{"a replay has the first Idempotency-Key", "cms/cms.go", "if m.Replays == 0 {", "if true {", "content|newest", "60"},

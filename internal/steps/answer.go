@@ -23,10 +23,13 @@ type answer struct {
 	XML     func(path string) any `expr:"xml"`
 	header  http.Header           `expr:"-"`
 	raw     []byte                `expr:"-"`
-	isCut   bool                  `expr:"-"` // the body is incomplete, or over the limit
-	cutBy   string                `expr:"-"` // reason for isCut
-	tree    *contract.Tree        `expr:"-"`
-	problem map[part]string       `expr:"-"` // by part: the reason why the part cannot be read
+	// isPage is true if the answer is a page of HTML. Such a page usually comes from a proxy, a firewall, a sign-in or
+	// a deployment in front of the CMS, and not from the CMS.
+	isPage  bool            `expr:"-"`
+	isCut   bool            `expr:"-"` // the body is incomplete, or over the limit
+	cutBy   string          `expr:"-"` // reason for isCut
+	tree    *contract.Tree  `expr:"-"`
+	problem map[part]string `expr:"-"` // by part: the reason why the part cannot be read
 }
 
 // readAnswer reads an answer. It keeps at most limit bytes of the body. If the body ends early, readAnswer returns both
@@ -46,6 +49,10 @@ func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 		}
 	}
 	a.raw, a.XML = body, func(string) any { return nil }
+	a.isPage = a.forJudge().IsErrorPage()
+	if a.Status/100 == 2 {
+		a.isPage = a.forJudge().IsForeignPage()
+	}
 	return a, err
 }
 
@@ -114,11 +121,9 @@ func (a *answer) parseJSON() {
 	}
 }
 
-// kindOfBody returns a hint for an error text if the first 200 bytes of the body have a tag of an HTML page. Such a
-// page usually comes from a sign-in, a firewall, or a CMS that is starting. For other bodies kindOfBody returns "".
+// kindOfBody returns a hint for an error text if the body is a page of HTML. Otherwise it returns "".
 func (a *answer) kindOfBody() string {
-	head := strings.ToLower(string(a.raw[:min(len(a.raw), 200)]))
-	if strings.Contains(head, "<html") || strings.Contains(head, "<!doctype html") {
+	if a.isPage {
 		return ", but a page of HTML"
 	}
 	return ""
@@ -189,45 +194,4 @@ func (a *answer) parseXML() {
 		}
 		return found[path]
 	}
-}
-
-// errorWords returns the error text in an answer's JSON. It looks into the fields that CMSs commonly use. If the JSON
-// has no error text, errorWords returns "".
-func errorWords(value any) string {
-	object, ok := value.(map[string]any)
-	if !ok {
-		return ""
-	}
-	if list, ok := object["errors"].([]any); ok && len(list) > 0 {
-		if words := errorWords(list[0]); words != "" {
-			return words
-		}
-	}
-	if inner, ok := object["error"].(map[string]any); ok {
-		if words := errorWords(inner); words != "" {
-			return words
-		}
-	}
-	for _, name := range []string{"message", "detail", "title", "error_description", "error"} {
-		if words, ok := object[name].(string); ok && words != "" {
-			return words + errorPath(object)
-		}
-	}
-	return ""
-}
-
-// errorPath returns the field "path" of an error object as text in brackets. If the object has no path, errorPath
-// returns "".
-func errorPath(object map[string]any) string {
-	switch where := object["path"].(type) {
-	case string:
-		return " (" + where + ")"
-	case []any:
-		var parts []string
-		for _, p := range where {
-			parts = append(parts, fmt.Sprint(p))
-		}
-		return " (" + strings.Join(parts, ".") + ")"
-	}
-	return ""
 }

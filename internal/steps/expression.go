@@ -28,6 +28,7 @@ type expression struct {
 	steps           []string     // names of the earlier steps whose answers the expression reads
 	readsRemembered bool         // the expression reads the remembered id
 	members         []memberPath // members of answers that the expression reads, and that each answer should have
+	readsText       bool         // the expression reads the own answer as text or XML
 }
 
 // evaluateExpression returns the value of an expression. If the expression reads an answer that is missing in a trial,
@@ -148,7 +149,8 @@ func (f *File) compileExpression(source string, s *scope, locate func(line, colu
 	}
 	e := &expression{program: program, source: strings.TrimSpace(source), reads: visitor.recordWholeUses()}
 	e.steps, e.message = visitor.stepNames(), visitor.readsMessage()
-	e.readsRemembered, e.members = visitor.readsRemembered, visitor.sortedMembers()
+	e.readsRemembered, e.readsText = visitor.readsRemembered, visitor.readsText
+	e.members = visitor.sortedMembers()
 	if s.compiled != nil {
 		*s.compiled = append(*s.compiled, e)
 	}
@@ -236,6 +238,7 @@ type uses struct {
 	reads           bool // the expression reads an answer of the CMS, or the remembered id
 	readsRemembered bool
 	members         map[*ast.MemberNode]memberPath // the longest paths into answers
+	readsText       bool                           // the expression reads the own answer as text or XML
 }
 
 // Visit implements ast.Visitor.
@@ -425,8 +428,9 @@ func (u *uses) recordWholeUses() bool {
 			if u.scope.isLenient {
 				need = needLenient
 			}
-			own.needs.addPart(ownParts[name.Value], need)
-			u.reads = true
+			read := ownParts[name.Value]
+			own.needs.addPart(read, need)
+			u.reads, u.readsText = true, u.readsText || read == partBody || read == partXML
 		}
 		if st := u.scope.findStep(name.Value); st != nil && isWhole {
 			st.needs.addPart(partJSON, needStrict) // a variable can give access to the JSON: let f = find; f.json

@@ -58,15 +58,15 @@ var faultCases = map[string]struct {
 	atWrite    weir.Outcome
 	unanswered bool // the result of a write is Unanswered
 }{
-	"AnswerLost": {hangUp, weir.OutcomeRetry, weir.OutcomeRetry, true},
+	"AnswerLost": {hangUp, weir.OutcomeUnavailable, weir.OutcomeRetry, true},
 	"HTML": {
 		answerWith(200, "text/html", "<!DOCTYPE html><html><body>Sign in"), weir.OutcomeUnavailable,
 		weir.OutcomeRetry, false,
 	},
 	"Empty":      {answerWith(200, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
 	"NoContent":  {answerWith(204, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-	"Null":       {answerWith(200, "application/json", "null"), weir.OutcomeRetry, weir.OutcomeRetry, false},
-	"OtherShape": {answerWith(200, "application/json", `{"items":7}`), weir.OutcomeRetry, weir.OutcomeRetry, false},
+	"Null":       {answerWith(200, "application/json", "null"), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+	"OtherShape": {answerWith(200, "application/json", `{"items":7}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
 	"CutJSON": {
 		answerWith(200, "application/json", `{"data":[{"id":1}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
 	},
@@ -91,7 +91,7 @@ var faultCases = map[string]struct {
 		false,
 	},
 	"ServerError": {
-		answerWith(500, "text/html", `<h1>Error establishing a database connection</h1>`), weir.OutcomeRetry,
+		answerWith(500, "text/html", `<h1>Error establishing a database connection</h1>`), weir.OutcomeUnavailable,
 		weir.OutcomeRetry, false,
 	},
 	"Maintenance": {
@@ -105,7 +105,7 @@ var faultCases = map[string]struct {
 	"Stale":    {answerWith(412, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
 	"Conflict": {answerWith(409, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
 	"BadRequest": {
-		answerWith(400, "application/json", `{"message":"no such field"}`), weir.OutcomeRejected,
+		answerWith(400, "application/json", `{"message":"no such field"}`), weir.OutcomeUnavailable,
 		weir.OutcomeRejected, false,
 	},
 }
@@ -173,7 +173,7 @@ func TestSender_ReadsByPost(t *testing.T) {
 		unanswered bool
 	}{
 		"Empty":       {"        reads: true\n", answerWith(200, "text/html", ""), weir.OutcomeUnavailable, false},
-		"Lost":        {"        reads: true\n", hangUp, weir.OutcomeRetry, false},
+		"Lost":        {"        reads: true\n", hangUp, weir.OutcomeUnavailable, false},
 		"WritesEmpty": {"        reads: false\n", answerWith(200, "text/html", ""), weir.OutcomeRetry, false},
 		"WritesLost":  {"", hangUp, weir.OutcomeRetry, true},
 	} {
@@ -248,7 +248,7 @@ func TestSender_AgainHasAnEnd(t *testing.T) {
 					len(cms.items), c.want, c.sent)
 			}
 			if r.Outcome == weir.OutcomeRetry &&
-				!strings.Contains(r.Reason, "create: 400: the slug is taken (the steps were run 3 times)") {
+				!strings.Contains(r.Reason, "create: 400: the slug is taken (the steps were run 3 times, each with this end; the look-up") {
 				t.Errorf("got the reason %q, want the refusal of the third run of the steps", r.Reason)
 			}
 			seen := map[string]bool{}
@@ -303,7 +303,7 @@ var ruleCases = map[string]struct {
 	},
 	"OtherStatus": {
 		"{ post: /a, json: {}, expect: [201] }", answerWith(200, "", `{}`), weir.OutcomeRetry,
-		"(not an expected status)", false,
+		"200, but this is not an expected status", false,
 	},
 	"AgainAt504": {
 		"{ post: /a, json: {}, on: [ { when: status == 504, do: again } ] }", answerWith(504, "", ``),
@@ -312,7 +312,7 @@ var ruleCases = map[string]struct {
 	"GraphQLError": {
 		"{ graphql: 'mutation { a }' }",
 		answerWith(200, "", `{"data":null,"errors":[{"message":"no such template","path":["createItem"]}]}`),
-		weir.OutcomeRejected, "step1: 200: no such template (createItem)", false,
+		weir.OutcomeRetry, "step1: 200: no such template (createItem)", false,
 	},
 	"GraphQLAuth": {
 		"{ graphql: 'query { a }' }",
@@ -328,13 +328,17 @@ var ruleCases = map[string]struct {
 	},
 	"FaultRejects": {
 		"{ post: /xmlrpc, xml: '<methodCall/>' }",
-		answerWith(200, "text/xml", newFault("500", "Content, title, and excerpt are empty.")), weir.OutcomeRejected,
-		"step1: 200: fault 500: Content, title, and excerpt are empty.", false,
+		answerWith(200, "text/xml", newFault("400", "Content, title, and excerpt are empty.")), weir.OutcomeRejected,
+		"step1: 200: fault 400: Content, title, and excerpt are empty.", false,
+	},
+	"FaultRetries": {
+		"{ post: /xmlrpc, xml: '<methodCall/>' }", answerWith(200, "text/xml", newFault("500", "no")), weir.OutcomeRetry,
+		"step1: 200: fault 500: no", false,
 	},
 	"FaultOfSignIn": {
 		"{ post: /xmlrpc, xml: '<methodCall/>' }",
 		answerWith(200, "text/xml", newFault("403", "Incorrect username or password.")), weir.OutcomeUnavailable,
-		"fault 403", false,
+		"fault 403", true,
 	},
 	"FaultEmpty": {
 		"{ post: /xmlrpc, xml: '<methodCall/>' }", answerWith(200, "text/html", ""), weir.OutcomeRetry,

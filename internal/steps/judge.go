@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"weir/internal/cms"
@@ -25,19 +26,21 @@ func (st *step) isExpected(status int) bool {
 //   - An expected answer has a needed part that cannot be read.
 //   - A rule matches, or a rule cannot be evaluated although the answer is expected and readable.
 //   - The step does not expect the status.
-//   - The answer is an HTML page that no expression reads.
+//   - The answer is a page of HTML that no expression reads.
 //   - By the conventions of GraphQL or XML-RPC, the answer reports a failure.
 //   - The answer does not fit the setting "success".
 //
-// Otherwise the step has succeeded.
+// Otherwise the step has succeeded. A step that only reads judges no message: in each of these cases except the rules,
+// it makes the CMS unavailable, or the answer counts as a refusal. The document docs/recipes.md has the whole table.
 func (r *run) judgeAnswer(st *step, a *answer) verdict {
 	base := r.classifyStatus(st, a)
 	expected := st.isExpected(a.Status)
 	if problem := st.findUnreadable(a); problem != "" && expected {
-		return r.judgeUnreadable(st, base, problem)
+		return r.judgeUnreadable(st, base, problem+a.quotePage())
 	}
+
 	env := r.ownEnv(a)
-	found, err := firstRule(st.rules, env)
+	found, err := firstRule(st.rules, env, a.isPage)
 	switch {
 	case found != nil:
 		return r.applyAction(st, base, found.do, found.evaluateReason(env))
@@ -45,38 +48,45 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 		return r.judgeUnreadable(st, base, "on: "+err.Error())
 	case !expected:
 		return r.judgeStatus(st, a, base)
-	case base.Outcome == weir.OutcomeRetry && a.Status/100 == 2:
-		return r.judgeUnreadable(st, base, cms.ForeignPage+", which no expression reads")
+	case a.isPage && !st.readsText():
+		return r.judgeUnreadable(st, base, cms.ForeignPage+", which no expression reads"+a.quotePage()+pageOfSuccess)
 	}
+
 	if do, words := st.judgeBody(a); do != actionOK {
 		return r.applyAction(st, base, do, words)
 	}
+	return r.judgeSuccess(st, a, base, env)
+}
+
+// pageOfSuccess is the advice in a reason if no expression reads an answer that is a page of HTML.
+const pageOfSuccess = "; if the CMS answers so, write success: body contains '<text of the page>' in the step"
+
+// judgeSuccess decides about a step whose answer is good except perhaps for the setting "success".
+func (r *run) judgeSuccess(st *step, a *answer, base weir.Result, env map[string]any) verdict {
 	if st.success != nil {
 		holds, err := st.success.evaluateCondition(env)
 		switch {
 		case err != nil:
 			return r.judgeUnreadable(st, base, "success: "+a.explainError(err))
-		case !holds && a.Status/100 != 2 && !a.isReadable(): // findUnreadable has checked 2xx answers above
+		case !holds && a.Status/100 != 2 && !a.isReadable(): // findUnreadable has checked 2xx answers
 			return r.judgeUnreadable(st, base, a.firstProblem())
 		case !holds:
-			base.Outcome = weir.OutcomeRetry
-			base.Reason += " (the answer does not fit success: " + st.success.source + ")"
-			return verdict{actionRetry, base}
+			problem := "the answer does not fit success: " + st.success.source
+			if words := a.forJudge().Words(); words != "" {
+				problem += "; it has " + words
+			}
+			return r.judgeUnreadable(st, base, problem)
 		}
 	}
-	base.Outcome = weir.OutcomeDelivered
-	return verdict{actionOK, base}
+	base.Outcome, base.Refused = weir.OutcomeDelivered, false
+	return verdict{do: actionOK, result: base}
 }
 
-// classifyStatus returns a result whose outcome follows from the answer's status alone.
+// classifyStatus returns a result whose outcome follows from the answer's status and from the kind of its body.
 func (r *run) classifyStatus(st *step, a *answer) weir.Result {
-	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Hide: r.hide,
-		ReadsBody: st.needs[partBody] == needStrict || st.needs[partXML] == needStrict}
+	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Hide: r.hide, ReadsBody: true, Reads: st.isSafe}
 	result := cms.Classify(a.forJudge(), rules, r.sender.cfg.Now())
 	result.Reason = st.name + ": " + result.Reason
-	if words := errorWords(a.JSON); words != "" {
-		result.Reason = fmt.Sprintf("%s: %d %s: %s", st.name, a.Status, http.StatusText(a.Status), words)
-	}
 	if st.isSafe {
 		result.Unanswered = false
 	}
@@ -84,6 +94,21 @@ func (r *run) classifyStatus(st *step, a *answer) weir.Result {
 		result.RetryAfter = max(result.RetryAfter, parseReset(a.header.Get(st.retryAfter), r.sender.cfg.Now()))
 	}
 	return result
+}
+
+// readsText reports whether an expression of the step, or of a later step, reads the answer as text or XML. Then a page
+// of HTML can be the answer that the recipe expects.
+func (st *step) readsText() bool {
+	return st.needs[partBody] == needStrict || st.needs[partXML] == needStrict
+}
+
+// quotePage returns the text of a page of HTML, as the end of a reason. For another answer it returns "".
+func (a *answer) quotePage() string {
+	words := a.forJudge().Words()
+	if !a.isPage || words == "" {
+		return ""
+	}
+	return ": " + cms.CutWords(words)
 }
 
 // parseReset parses the value of the header that the setting "retryAfter" names: seconds, a date, or a Unix time in
@@ -143,73 +168,83 @@ func (st *step) findUnreadable(a *answer) string {
 	return ""
 }
 
-// judgeUnreadable decides about a step whose answer cannot be read. After a look-up, the outcome is unavailable, and
-// counts as a refusal: the CMS may answer so to this message only. After a write, the outcome is retry, because the CMS
-// may have made the change.
+// judgeUnreadable decides about a step whose expected answer is not understood. After a look-up, the outcome is
+// unavailable, and counts as a refusal, because the CMS may answer so to this message only; an error page in place of
+// the answer shows that the CMS is away. After a write, the outcome is retry, because the CMS may have made the change.
+// A page with an error in place of the answer to a write is a refusal: the CMS has not seen the request.
 func (r *run) judgeUnreadable(st *step, result weir.Result, problem string) verdict {
 	result.Reason = fmt.Sprintf("%s: %d, but %s", st.name, result.Status, problem)
-	if st.isSafe {
+	isErrorPage := result.Status/100 != 2 && strings.HasPrefix(problem, cms.ForeignPage)
+	switch {
+	case st.isSafe:
+		result.Outcome = weir.OutcomeUnavailable
+		result.Refused = !isErrorPage || result.Status != http.StatusNotFound && result.Status < 500
+	case isErrorPage && result.Status < 500:
 		result.Outcome, result.Refused = weir.OutcomeUnavailable, true
-		return verdict{actionUnavailable, result}
+	default:
+		result.Outcome, result.Refused = weir.OutcomeRetry, false
 	}
-	result.Outcome, result.Refused = weir.OutcomeRetry, false
-	return verdict{actionRetry, result}
+	return verdict{do: actionOf(result), result: result}
+}
+
+// actionOf returns the action that has the effect of a result.
+func actionOf(result weir.Result) action {
+	switch {
+	case result.Outcome == weir.OutcomeUnavailable && result.Refused:
+		return actionRefuse
+	case result.Outcome == weir.OutcomeUnavailable:
+		return actionUnavailable
+	case result.Outcome == weir.OutcomeRejected:
+		return actionReject
+	}
+	return actionRetry
 }
 
 // judgeStatus decides about a step whose answer has an unexpected status and matches no rule. The contract's setting
 // "answers" has precedence. If the CMS no longer has the item of the remembered id, the chain starts again without the
-// id. After a conflict (409) or a stale version (412), the chain starts again, to look the item up again.
+// id. After a conflict (409) or a stale version (412), the chain starts again, to look the item up again. A page of HTML
+// shows none of this.
 func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 	_, isDefined := r.sender.answers[r.chain.contract][a.Status]
 	switch {
 	case isDefined:
-	case r.isGone(st, a):
+	case r.isGone(st, a) && !a.isPage:
 		return r.applyAction(st, base, actionForget, "")
-	case a.Status == http.StatusConflict, a.Status == http.StatusPreconditionFailed:
+	case (a.Status == http.StatusConflict || a.Status == http.StatusPreconditionFailed) && !a.isPage:
 		return r.applyAction(st, base, actionAgain, "")
 	case a.Status/100 == 2:
-		base.Outcome = weir.OutcomeRetry
-		base.Reason += " (not an expected status)"
+		return r.judgeUnreadable(st, base, "this is not an expected status")
+	case st.isGraphQL:
+		return r.judgeGraphQLStatus(st, a, base)
 	}
-	return verdict{"", base}
+	return verdict{result: base}
+}
+
+// judgeGraphQLStatus decides about an unexpected status in the answer to a GraphQL request. Servers answer 400 to errors
+// of all kinds, so the codes of the errors decide in place of a status that would reject the message. They also decide
+// if they show more than the status: the end of a session, or an outage.
+func (r *run) judgeGraphQLStatus(st *step, a *answer, base weir.Result) verdict {
+	list, words := graphQLErrors(a.JSON)
+	if len(list) == 0 {
+		return verdict{result: base}
+	}
+	do := judgeGraphQLErrors(list, st.isSafe)
+	if base.Outcome == weir.OutcomeRejected || do == actionSignIn || do == actionUnavailable || do == actionForbid {
+		return r.applyAction(st, base, do, words)
+	}
+	return verdict{result: base}
 }
 
 // judgeBody returns the action for the body of an expected answer, and the reason. GraphQL and XML-RPC report failures
 // in the body, with status 200.
 func (st *step) judgeBody(a *answer) (action, string) {
 	if st.isGraphQL {
-		return judgeGraphQL(a.JSON)
+		return judgeGraphQL(a.JSON, st.isSafe)
 	}
 	if call, ok := st.body.(*xmlBody); ok && call.isCall {
-		return judgeCall(a)
+		return judgeCall(a, st.isSafe)
 	}
 	return actionOK, ""
-}
-
-func judgeGraphQL(value any) (action, string) {
-	object, ok := value.(map[string]any)
-	if !ok {
-		return actionUnavailable, "the answer is not one of GraphQL"
-	}
-	list, _ := object["errors"].([]any)
-	if len(list) == 0 {
-		if object["data"] == nil {
-			return actionUnavailable, "the answer of GraphQL has neither data nor errors"
-		}
-		return actionOK, ""
-	}
-	words := errorWords(value)
-	first, _ := list[0].(map[string]any)
-	extensions, _ := first["extensions"].(map[string]any)
-	switch extensions["code"] {
-	case "UNAUTHENTICATED", "AUTH_NOT_AUTHENTICATED":
-		return actionSignIn, words
-	case "RATE_LIMITED", "THROTTLED":
-		return actionUnavailable, words
-	case "INTERNAL_SERVER_ERROR":
-		return actionRetry, words
-	}
-	return actionReject, words
 }
 
 var (
@@ -226,15 +261,16 @@ func mustTreePath(path string) contract.TreePath {
 	return p
 }
 
-// judgeCall returns the action for an XML-RPC answer. CMSs often use HTTP statuses as fault codes.
-func judgeCall(a *answer) (action, string) {
+// judgeCall returns the action for an XML-RPC answer. CMSs often use HTTP statuses as fault codes, so a code from 400 to
+// 599 has the meaning of that status. The meaning of other codes is unknown.
+func judgeCall(a *answer, isLookUp bool) (action, string) {
 	if a.tree == nil || a.tree.Root() != "methodResponse" {
-		return actionUnavailable, "the answer is not one of XML-RPC"
+		return unknownFailure(isLookUp), "the answer is not one of XML-RPC"
 	}
 	codes := a.tree.Texts(faultCode)
 	if len(codes) == 0 {
 		if a.XML("/methodResponse/fault") != nil {
-			return actionReject, "a fault without a code"
+			return unknownFailure(isLookUp), "a fault without a code"
 		}
 		return actionOK, ""
 	}
@@ -245,14 +281,39 @@ func judgeCall(a *answer) (action, string) {
 			break
 		}
 	}
-	switch codes[0] {
-	case "401", "403", "429", "503":
-		return actionUnavailable, words
-	case "409", "412":
-		return actionAgain, words
-	}
-	return actionReject, words
+	return judgeCode(codes[0], isLookUp), words
 }
+
+// judgeCode returns the action for a code of an error that is an HTTP status. For another code, the failure is unknown.
+func judgeCode(code string, isLookUp bool) action {
+	status, err := strconv.Atoi(strings.TrimSpace(code))
+	switch {
+	case err != nil || status < 400 || status > 599:
+		return unknownFailure(isLookUp)
+	case status == http.StatusConflict, status == http.StatusPreconditionFailed:
+		return actionAgain
+	case status == http.StatusForbidden:
+		return actionForbid
+	}
+	outcome, isRefused := cms.JudgeStatus(status, false, isLookUp)
+	return actionOf(weir.Result{Outcome: outcome, Refused: isRefused})
+}
+
+// unknownFailure returns the action for a failure that Weir does not understand. It is never a verdict about the
+// message. A look-up has not changed anything, so the attempt does not even count.
+func unknownFailure(isLookUp bool) action {
+	if isLookUp {
+		return actionRefuse
+	}
+	return actionRetry
+}
+
+// outcomes has the outcome of each action, if the attempt ends with it.
+var outcomes = map[action]weir.Outcome{actionOK: weir.OutcomeDelivered, actionDone: weir.OutcomeDelivered,
+	actionAgain: weir.OutcomeRetry, actionForget: weir.OutcomeRetry, actionRetry: weir.OutcomeRetry,
+	actionReject: weir.OutcomeRejected, actionUnavailable: weir.OutcomeUnavailable,
+	actionSignIn: weir.OutcomeUnavailable, actionRefuse: weir.OutcomeUnavailable,
+	actionForbid: weir.OutcomeUnavailable}
 
 // applyAction returns the result with the outcome that belongs to the action "do". If "words" is not empty, the reason
 // quotes this text.
@@ -260,23 +321,19 @@ func (r *run) applyAction(st *step, result weir.Result, do action, words string)
 	if words != "" {
 		result.Reason = fmt.Sprintf("%s: %d: %s", st.name, result.Status, words)
 	}
-	result.Refused = false
 	if result.Unanswered && slices.Contains([]action{actionAgain, actionSignIn, actionForget, actionDone}, do) {
 		do = actionRetry // a proxy timed out, and the CMS may still work on the request
 	}
 	if do == actionSignIn && !r.sender.cfg.CanSignInAnew {
 		do = actionUnavailable
 	}
-	result.Outcome = map[action]weir.Outcome{actionOK: weir.OutcomeDelivered, actionDone: weir.OutcomeDelivered,
-		actionAgain: weir.OutcomeRetry, actionForget: weir.OutcomeRetry, actionRetry: weir.OutcomeRetry,
-		actionReject: weir.OutcomeRejected, actionUnavailable: weir.OutcomeUnavailable,
-		actionSignIn: weir.OutcomeUnavailable}[do]
-	return verdict{do, result}
+	result.Outcome, result.Refused = outcomes[do], do == actionRefuse || do == actionForbid
+	return verdict{do: do, result: result}
 }
 
 // failStep decides about a step whose answer is good, but whose setting "until" or "remember" fails.
 func (r *run) failStep(st *step, outcome weir.Outcome, words string, a *answer) verdict {
 	result := r.classifyStatus(st, a)
-	result.Outcome, result.Reason = outcome, st.name+": "+words
-	return verdict{"", result}
+	result.Outcome, result.Refused, result.Reason = outcome, outcome == weir.OutcomeUnavailable, st.name+": "+words
+	return verdict{result: result}
 }

@@ -173,12 +173,12 @@ var mistakeCases = map[string]struct{ steps, at, says string }{
 		"- get: /a\n        on: { when: status == 404, do: done }", "[7:13]", "on must be a list of rules",
 	},
 	"RuleWithoutDo": {
-		"- get: /a\n        on: [ { when: status == 404 } ]", "[7:15]", "the rule has no do; write ok, again",
+		"- get: /a\n        on: [ { when: status == 404 } ]", "[7:15]", "the rule has no do; write ok, done, again",
 	},
 	"RuleWithoutWhen": {"- get: /a\n        on: [ { do: again } ]", "[7:15]", "the rule has no when"},
 	"RuleUnknownDo": {
 		"- get: /a\n        on: [ { when: status == 404, do: agian } ]", "[7:42]",
-		"write ok, again, signIn, forget, done, retry, reject or unavailable; did you mean again?",
+		"write ok, done, again, forget, signIn, retry, refuse, unavailable or reject; did you mean again?",
 	},
 	"RuleUnknownSetting": {
 		"- get: /a\n        on: [ { if: status == 404, do: done } ]", "[7:17]", "it has when, do and say",

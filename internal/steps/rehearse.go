@@ -49,9 +49,8 @@ func (r *run) reportVerdict(st *step, v verdict) {
 		return
 	}
 	do := v.do
-	if do == "" { // no action was chosen: take the action that fits the outcome
-		do = map[weir.Outcome]action{weir.OutcomeRetry: actionRetry, weir.OutcomeRejected: actionReject,
-			weir.OutcomeUnavailable: actionUnavailable}[v.result.Outcome]
+	if do == "" || do == actionForbid { // no rule chose the action: take the one that has the effect of the result
+		do = actionOf(v.result)
 	}
 	r.rehearsal.Judge(st.name, string(do), cms.SingleLine(r.hide(v.result.Reason)))
 }

@@ -92,7 +92,7 @@ func TestSender_Rehearse(t *testing.T) {
 			`find: GET http://cms.example/api/items?ref=%2Fnews%2F1 `, `find: ok`,
 			`create left out: len(find.json) == 0`,
 			`update: PUT http://cms.example/api/items/7 {"n":7,"title":"T"}`, `update: again`,
-			`find: GET http://cms.example/api/items?ref=%2Fnews%2F1 `, `find: unavailable`,
+			`find: GET http://cms.example/api/items?ref=%2Fnews%2F1 `, `find: refuse`,
 		}, weir.OutcomeUnavailable},
 		"Dead": {[]string{`200 [7]`, `422 `}, []string{
 			`find: GET http://cms.example/api/items?ref=%2Fnews%2F1 `, `find: ok`,

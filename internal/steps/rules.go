@@ -19,11 +19,18 @@ const (
 	actionDone        action = "done"        // delivered; the later steps are not sent
 	actionRetry       action = "retry"       // the attempt fails, and counts against the message's limit of attempts
 	actionReject      action = "reject"      // the message is dead
+	actionRefuse      action = "refuse"      // the CMS refuses this message, or all; other keys go on
 	actionUnavailable action = "unavailable" // the CMS has failed; the attempt does not count against the limit
+
+	// actionForbid is refuse for an answer that can also mean the end of the session. No rule can choose it.
+	actionForbid action = "forbid"
 )
 
-var actions = []action{actionOK, actionAgain, actionDone, actionRetry, actionReject, actionUnavailable,
-	actionForget, actionSignIn}
+var actions = []action{actionOK, actionDone, actionAgain, actionForget, actionSignIn, actionRetry, actionRefuse,
+	actionUnavailable, actionReject}
+
+// actionList has the actions for the texts of mistakes.
+const actionList = "ok, done, again, forget, signIn, retry, refuse, unavailable or reject"
 
 // rule has the action for the answers that fit a condition.
 type rule struct {
@@ -65,8 +72,7 @@ func (c *compiler) compileRule(n ast.Node, path string, s *scope) (rule, bool) {
 			r.do = action(text)
 			if !slices.Contains(actions, r.do) {
 				f.addMistake(p.placeOfValue(),
-					"%q is not something to do; write ok, again, signIn, forget, done, retry, reject "+
-						"or unavailable%s", text, SuggestName(text, actionNames()))
+					"%q is not something to do; write "+actionList+"%s", text, SuggestName(text, actionNames()))
 			}
 			if r.do == actionSignIn && !c.canSignInAnew {
 				f.addMistake(p.placeOfValue(), "signIn needs a delivery.signIn by oauth2, jwt, azure or steps, "+
@@ -87,7 +93,7 @@ func (c *compiler) compileRule(n ast.Node, path string, s *scope) (rule, bool) {
 	}
 	if !slices.ContainsFunc(pairs, func(p pair) bool { return p.key == "do" }) {
 		f.addMistake(placeOf(n, path),
-			"the rule has no do; write ok, again, signIn, forget, done, retry, reject or unavailable")
+			"the rule has no do; write "+actionList)
 	}
 	return r, r.when != nil
 }
@@ -100,11 +106,22 @@ func actionNames() []string {
 	return names
 }
 
+// isFinal reports whether the rule ends the step or the message: a mistake cannot be undone by another attempt.
+func (r *rule) isFinal() bool {
+	return slices.Contains([]action{actionOK, actionDone, actionReject, actionForget}, r.do)
+}
+
 // firstRule returns the first rule whose condition is true. If there is no such rule, firstRule returns nil and the
 // error of the first condition that cannot be evaluated.
-func firstRule(rules []rule, env map[string]any) (*rule, error) {
+//
+// The argument isPage means that the answer is a page of HTML. A proxy or a deployment in front of the CMS sends such
+// pages with any status. So a final rule does not hold for a page, except if its condition reads the text of the page.
+func firstRule(rules []rule, env map[string]any, isPage bool) (*rule, error) {
 	var problem error
 	for i := range rules {
+		if isPage && rules[i].isFinal() && !rules[i].when.readsText {
+			continue
+		}
 		holds, err := rules[i].when.evaluateCondition(env)
 		switch {
 		case holds:

@@ -53,6 +53,9 @@ type run struct {
 
 	hasSignedIn bool // the attempt has already signed in again
 
+	current  *step    // the step that is sent, or was sent last
+	restarts []string // the steps after which the chain began again
+
 	// busyUntil is the end of the settle time of a write without a complete answer: until then the CMS can still be
 	// working on it. It is zero if there was no such write.
 	busyUntil time.Time
@@ -89,12 +92,26 @@ func (r *run) runAttempt() weir.Result {
 		if v.do != actionAgain {
 			return v.result
 		}
+		r.restarts = append(r.restarts, r.current.name)
 		if r.round > maxAgain {
-			v.result.Outcome, v.result.Refused = weir.OutcomeRetry, false
-			v.result.Reason = fmt.Sprintf("%s (the steps were run %d times)", v.result.Reason, r.round)
-			return v.result
+			return r.endRestarts(v.result)
 		}
 	}
+}
+
+// endRestarts returns the result of an attempt whose chain began again too often. A look-up judges no message, so after
+// a look-up the attempt does not count.
+func (r *run) endRestarts(result weir.Result) weir.Result {
+	result.Outcome, result.Refused = weir.OutcomeRetry, false
+	if r.current.isSafe {
+		result.Outcome, result.Refused = weir.OutcomeUnavailable, true
+	}
+	words := fmt.Sprintf("the steps were run %d times", r.round)
+	if slices.Equal(r.restarts, slices.Repeat([]string{r.current.name}, r.round)) && !r.current.isSafe {
+		words += ", each with this end; the look-up may not see the item that this step meets, such as a draft"
+	}
+	result.Reason = fmt.Sprintf("%s (%s)", result.Reason, words)
+	return result
 }
 
 // startRound makes a new environment for one run of the chain. The environment has the message, but no answers of an
@@ -156,6 +173,7 @@ func (r *run) runSteps() verdict {
 
 // runStep sends a step's request. If the step has the setting "until", runStep sends the request repeatedly.
 func (r *run) runStep(st *step) verdict {
+	r.current = st
 	giveUpAt := r.sender.cfg.Now().Add(st.forTime)
 	for {
 		v, a := r.sendStep(st)
@@ -168,7 +186,7 @@ func (r *run) runStep(st *step) verdict {
 		reached, err := st.until.evaluateCondition(r.ownEnv(a))
 		switch {
 		case err != nil:
-			return r.failStep(st, weir.OutcomeRetry, "until: "+err.Error(), a)
+			return r.failStep(st, outcomes[unknownFailure(st.isSafe)], "until: "+err.Error(), a)
 		case reached:
 			return r.finishStep(st, v, a)
 		case r.sender.cfg.Now().Add(st.every).After(giveUpAt):
@@ -188,7 +206,7 @@ func (r *run) runStep(st *step) verdict {
 // If the id cannot be read, the step fails; otherwise finishStep returns v.
 func (r *run) finishStep(st *step, v verdict, a *answer) verdict {
 	if err := r.rememberID(st, a); err != nil {
-		return r.failStep(st, weir.OutcomeRetry, err.Error(), a)
+		return r.failStep(st, outcomes[unknownFailure(st.isSafe)], err.Error(), a)
 	}
 	return v
 }
@@ -238,9 +256,13 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 		return verdict{"", weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off", Unanswered: !st.isSafe}}, nil
 	}
 	a.parseParts(st.needs)
+	r.addCredentials(firstSecrets(conceal.ValueSecrets(a.JSON)))
 	v := r.judgeAnswer(st, a)
-	if v.do == actionSignIn {
+	switch {
+	case v.do == actionSignIn:
 		signin.DropCredential(resp)
+	case v.do == actionForbid && signin.RenewCredential(r.limited, resp):
+		v.do = actionAgain // the session may have ended: the chain runs with the new credential
 	}
 	if err != nil && r.limited.Err() != nil && !st.isSafe {
 		v.result.Unanswered = true // the timeout came before the CMS's answer was complete
@@ -327,6 +349,12 @@ func (r *run) addCredentials(secrets []string) {
 	}
 }
 
+// maxLearned limits the secrets that an attempt learns of one answer. An answer with more fields of such names has
+// content under these names.
+const maxLearned = 50
+
+func firstSecrets(secrets []string) []string { return secrets[:min(len(secrets), maxLearned)] }
+
 // hide returns a text without the secrets that are known now, and without the redacted values of the message.
 func (r *run) hide(text string) string {
 	return r.delivery.HideValues(r.sender.secrets.Hide(cms.Shorten(text), r.credentials...))
@@ -350,11 +378,14 @@ func (r *run) ownEnv(a *answer) map[string]any {
 	return env
 }
 
-// failExchange returns the verdict for a request without an answer.
+// failExchange returns the verdict for a request without an answer. The request of a look-up changes nothing in the CMS,
+// and the lack of its answer does not count as an attempt to write the message.
 func (r *run) failExchange(st *step, failure weir.Result) verdict {
-	// The request of a safe step changes nothing in the CMS.
 	if st.isSafe {
 		failure.Unanswered = false
+		if failure.Outcome == weir.OutcomeRetry {
+			failure.Outcome = weir.OutcomeUnavailable
+		}
 	}
 	if failure.Outcome != weir.OutcomeNone {
 		failure.Reason = st.name + ": " + failure.Reason
@@ -364,7 +395,8 @@ func (r *run) failExchange(st *step, failure weir.Result) verdict {
 
 // failValue returns the verdict for an expression that failed before a request was sent. If the expression reads only
 // the message, the outcome is rejected. If the expression reads an answer of the CMS or the remembered id, the outcome
-// is retry, because the next attempt can read another value.
+// is retry, because the next attempt can read another value. If it reads answers of look-ups only, the attempt counts as
+// a refusal, like an answer of a look-up that cannot be read.
 func (r *run) failValue(st *step, err error, isCondition bool) verdict {
 	if r.limited.Err() != nil { // the expression may have ended for want of time
 		return r.stopAttempt(st)
@@ -374,8 +406,19 @@ func (r *run) failValue(st *step, err error, isCondition bool) verdict {
 	if isCondition {
 		result.Reason = st.name + ": when: " + err.Error()
 	}
-	if errors.As(err, &value) && !value.reads {
-		result.Outcome = weir.OutcomeRejected
+	if errors.As(err, &value) {
+		switch {
+		case !value.reads:
+			result.Outcome = weir.OutcomeRejected
+		case r.areLookUps(value.steps):
+			result.Outcome, result.Refused = weir.OutcomeUnavailable, true
+		}
 	}
 	return verdict{"", result}
+}
+
+// areLookUps reports whether each of these steps only reads. For no steps it returns false.
+func (r *run) areLookUps(names []string) bool {
+	isWrite := func(st *step) bool { return !st.isSafe && slices.Contains(names, st.name) }
+	return len(names) > 0 && !slices.ContainsFunc(r.chain.steps, isWrite)
 }

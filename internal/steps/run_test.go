@@ -22,8 +22,8 @@ func TestSender_NoAnswerInTime(t *testing.T) {
 		want       weir.Outcome
 		unanswered bool
 	}{
-		"LookUpTimesOut":   {"{ get: /a }", false, weir.OutcomeRetry, false},
-		"QueryTimesOut":    {"{ graphql: 'query { a }' }", false, weir.OutcomeRetry, false},
+		"LookUpTimesOut":   {"{ get: /a }", false, weir.OutcomeUnavailable, false},
+		"QueryTimesOut":    {"{ graphql: 'query { a }' }", false, weir.OutcomeUnavailable, false},
 		"WriteTimesOut":    {"{ post: /a }", false, weir.OutcomeRetry, true},
 		"MutationTimesOut": {"{ graphql: 'mutation { a }' }", false, weir.OutcomeRetry, true},
 		"LookUpCutOff":     {"{ get: /a }", true, weir.OutcomeNone, false},

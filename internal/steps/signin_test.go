@@ -106,7 +106,6 @@ func TestSignIn_Fails(t *testing.T) {
 		"step1: 404":             "steps: [ { get: /none } ]\ncookies: true\n",
 		"send cannot be":         loginStep + ", { get: /token } ]\nsend: { A: \"{{ step2.json.data.none.x }}\" }\n",
 		"the answers have no":    "steps: [ { get: /none, expect: 404 } ]\ncookies: true\n",
-		"for is no number":       loginStep + " ]\ncookies: true\nfor: \"{{ step1.headers['x-none'] }}\"\n",
 		"does not fit success: ": loginStep + ", { get: /token, success: body == 'x' } ]\ncookies: true\n",
 	} {
 		s, err := newSignIn(t, text, newPortal(t))
@@ -130,6 +129,9 @@ func TestNewSignIn_Mistakes(t *testing.T) {
 		"steps: [ { post: /a, body: message } ]\ncookies: true\n":             "signing in has no message",
 		"steps: [ { get: \"/a?k={{ key }}\" } ]\ncookies: true\n":             "key is of a message, and signing in",
 		"steps: [ { get: /a } ]\ncookies: true\nfor: soon\n":                  "[3:6] delivery.signIn.for: \"soon\" is neither",
+		"steps: [ { get: /a } ]\ncookies: true\nfor: 8760h\n": "[3:6] delivery.signIn.for: \"8760h\": it is 365 days, " +
+			"and at most 30 are believed",
+		"steps: [ { get: /a } ]\ncookies: true\nfor: -1m\n": "[3:6] delivery.signIn.for: \"-1m\": it is over already",
 		"steps: [ { get: /a } ]\nsend: { \"A B\": x }\n":                      "is not the name of a header",
 		"steps: [ { get: \"https://{{ 'a' }}.example/\" } ]\ncookies: true\n": "the host of an address cannot come",
 	} {
@@ -240,6 +242,94 @@ func TestSender_GraphQLSignsInAnew(t *testing.T) {
 				}), c.change...)
 			if got := s.Send(t.Context(), newDelivery("<a/>")); got.Outcome != c.want {
 				t.Errorf("got %+v, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// The CMS names the end of a credential in many ways. A value that Weir does not believe is no failure of the sign-in:
+// the credential is renewed after ten minutes, and the reason is known.
+func TestSignIn_Lifetime(t *testing.T) {
+	t.Parallel()
+	at := time.Now().Add(2 * time.Hour).Truncate(time.Second)
+	for name, c := range map[string]struct {
+		answer string
+		want   time.Duration
+		doubt  string
+	}{
+		"Seconds":      {"900", 15 * time.Minute, ""},
+		"Fraction":     {"900.5", 15 * time.Minute, ""},
+		"Text":         {`"900"`, 15 * time.Minute, ""},
+		"Duration":     {`"15m"`, 15 * time.Minute, ""},
+		"UnixTime":     {fmt.Sprint(at.Unix()), 2 * time.Hour, ""},
+		"UnixText":     {fmt.Sprintf("%q", fmt.Sprint(at.Unix())), 2 * time.Hour, ""},
+		"Milliseconds": {fmt.Sprint(at.UnixMilli()), 2 * time.Hour, ""},
+		"RFC3339":      {`"` + at.Format(time.RFC3339) + `"`, 2 * time.Hour, ""},
+		"MonthOfDays":  {"2592000", 720 * time.Hour, ""},
+		"TooLong":      {"3600000", 10 * time.Minute, "delivery.signIn.for: it is 42 days, and at most 30 are believed"},
+		"FarAhead":     {fmt.Sprint(at.AddDate(5, 0, 0).Unix()), 10 * time.Minute, "at most 30 are believed"},
+		"Over":         {fmt.Sprint(at.Add(-3 * time.Hour).Unix()), 10 * time.Minute, "it is over already"},
+		"Zero":         {"0", 10 * time.Minute, "it is over already"},
+		"Negative":     {"-5", 10 * time.Minute, "it is over already"},
+		"Huge":         {"1e300", 10 * time.Minute, "at most 30 are believed"},
+		"Nothing":      {"null", 10 * time.Minute, "its value is nil, and no number"},
+		"Word":         {`"soon"`, 10 * time.Minute, "its value is a text, and no number"},
+		"Object":       {"{}", 10 * time.Minute, "its value is an object, and no number"},
+		"NaN":          {`"NaN"`, 10 * time.Minute, "no number of seconds"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintf(w, `{"token":"t1","exp":%s}`, c.answer)
+			}))
+			t.Cleanup(server.Close)
+			s, err := newSignIn(t, "steps: [ { name: login, get: /login } ]\n"+
+				"send: { Authorization: \"Bearer {{ login.json.token }}\" }\nfor: \"{{ login.json.exp }}\"\n", server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.Fetch(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			off := time.Until(got.ExpiresAt) - c.want
+			if off.Abs() > 5*time.Second || c.doubt == "" && got.Doubt != "" || !strings.Contains(got.Doubt, c.doubt) {
+				t.Errorf("got a life of %s and the doubt %q, want %s and %q", time.Until(got.ExpiresAt), got.Doubt, c.want,
+					c.doubt)
+			}
+		})
+	}
+}
+
+// A CMS answers 200 with a code of access to a token that has ended. Weir signs in anew and runs the chain again, once.
+func TestSender_GraphQLRenewsAfterForbidden(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		good    string
+		want    weir.Outcome
+		refused bool
+		signIns int
+	}{
+		"Ended":   {"t2", weir.OutcomeDelivered, false, 2},
+		"NoRight": {"none", weir.OutcomeUnavailable, true, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source := &numberedSignIns{}
+			s := newSender(t, articleWithSteps("      - { graphql: 'mutation { a }' }\n"),
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Token") == c.good {
+						fmt.Fprint(w, `{"data":{"a":1}}`)
+						return
+					}
+					fmt.Fprint(w, `{"errors":[{"message":"Access denied","extensions":{"code":"KS_ACCESS_DENIED"}}]}`)
+				}), signInBy(source))
+			for range 2 {
+				got := s.Send(t.Context(), newDelivery("<a/>"))
+				if got.Outcome != c.want || got.Refused != c.refused || source.count != c.signIns {
+					t.Errorf("got %+v after %d sign-ins, want %s, refused %v, after %d", got, source.count, c.want, c.refused,
+						c.signIns)
+				}
 			}
 		})
 	}

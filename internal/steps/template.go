@@ -166,13 +166,14 @@ func (t *template) joinParts(env map[string]any, change func(before string, valu
 // valueError is the error of an expression that failed, or whose value cannot be used.
 type valueError struct {
 	err   error
-	reads bool // the expression reads an answer of the CMS, or the remembered id
+	reads bool     // the expression reads an answer of the CMS, or the remembered id
+	steps []string // the names of the earlier steps whose answers the expression reads
 }
 
 func (e *valueError) Error() string { return e.err.Error() }
 
 func (e *expression) newValueError(err error) error {
-	return &valueError{fmt.Errorf("{{ %s }}: %w", e.source, err), e.reads}
+	return &valueError{fmt.Errorf("{{ %s }}: %w", e.source, err), e.reads, e.steps}
 }
 
 // requireText records a mistake for each expression whose value can never be a text.

@@ -113,7 +113,7 @@ type Result struct {
 	Body         string        // the first 2 KiB of the answer
 	RetryAfter   time.Duration // Retry-After of the CMS, at most an hour; 0 = none
 	Unanswered   bool          // the CMS can still be working on the request, so the settle time must pass
-	Refused      bool          // Outcome is unavailable because of a 403; perhaps the CMS refuses only this message
+	Refused      bool          // Outcome is unavailable, and perhaps the CMS refuses only this message, as by a 403
 	Unsent       bool          // Weir sent no request, so the result shows nothing about the CMS
 	IsOwnFault   bool          // Weir itself failed, perhaps after a request; it shows nothing about the CMS
 	StartedAt    time.Time
