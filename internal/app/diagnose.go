@@ -49,11 +49,14 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 		defer a.account.Close()
 	}
 	d, file := diagnosis{a}, filepath.Base(configPath(env))
+	var ofStorage error
+	ofStorage, found.settings = splitStorageProblems(found.settings)
 	findings := []Finding{{Name: "settings", Wrong: found.settings,
 		Todo: "correct it in " + file + " or in the environment", Warnings: a.settings.listWarnings()}}
 	if a.contracts != nil || found.contracts != nil { // both are nil if weir.yaml could not be read
 		findings = append(findings, Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
-			Wrong: found.contracts, Todo: "correct it under contracts: in " + file})
+			Wrong: found.contracts, Todo: todoFor(found.contracts, file, "correct it under contracts: in "+file),
+			Warnings: a.warnLookUps(nil)})
 	}
 	if found.settings == nil {
 		findings = append(findings, d.diagnoseCalendar(time.Now()))
@@ -62,8 +65,8 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 		findings = append(findings, d.diagnoseUpstreams())
 	}
 	findings = append(findings, d.diagnoseHost(env), diagnoseHostWatch(os.DirFS("/proc"), os.Getppid()))
-	findings = append(findings, d.diagnoseStorage(ctx, found.storage)...)
-	ofCMS := d.diagnoseCMS(ctx, found.cms)
+	findings = append(findings, d.diagnoseStorage(ctx, cmp.Or(found.storage, ofStorage))...)
+	ofCMS := d.diagnoseCMS(ctx, found.cms, file)
 	findings = append(findings, ofCMS)
 	if ofCMS.Wrong == nil && a.sender != nil && found.contracts == nil {
 		findings = append(findings, d.diagnoseLookUps(ctx, samples)...)
@@ -83,7 +86,8 @@ func DiagnoseOffline(env func(string) string) []Finding {
 		Todo: "correct it in " + file}}
 	if a != nil && (a.contracts != nil || found.contracts != nil) {
 		findings = append(findings, Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
-			Wrong: found.contracts, Todo: "correct it under contracts: in " + file})
+			Wrong: found.contracts, Todo: todoFor(found.contracts, file, "correct it under contracts: in "+file),
+			Warnings: a.warnLookUps(nil)})
 	}
 	return findings
 }

@@ -4,15 +4,19 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 )
 
 // diagnoseCMS opens a connection to the CMS, and signs in. It sends no message.
-func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error) Finding {
-	f := Finding{Name: "cms", Wrong: wrong, Todo: "set delivery.url in weir.yaml, or the variable that it names"}
+func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error, file string) Finding {
+	f := Finding{Name: "cms", Wrong: wrong,
+		Todo: todoFor(wrong, file, "set delivery.url in "+file+", or the variable that it names")}
 	if d.cms == nil {
 		if wrong == nil {
 			f.Wrong = errors.New("no address")
@@ -33,10 +37,34 @@ func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error) Finding {
 	f.Detail = "accepts connections at " + through.Host
 	if err := d.checkSignIn(ctx); err != nil {
 		f.Wrong, f.Todo = firstLine(err), "see whether delivery.signIn in weir.yaml has the right values"
-	} else if d.settings.Delivery.SignIn.asksServer() {
+		return f
+	}
+	if d.settings.Delivery.SignIn.asksServer() {
 		f.Detail += ", and the sign-in succeeds"
 	}
+	if d.keeper != nil && d.keeper.Doubt() != "" {
+		f.Wrong, f.Todo = errors.New(d.keeper.Doubt()), "correct delivery.signIn.for in weir.yaml"
+	}
 	return f
+}
+
+// namedSetting matches the name of a setting in the text of a problem.
+var namedSetting = regexp.MustCompile(`\b(?:delivery\.[a-z][A-Za-z]*(?:\.(?:basic|bearer|header|oauth2|jwt|azure|steps|` +
+	`send|for|cert|key|ca)\b)?|contracts\[\d+\]\.[a-z][A-Za-z]*|lookups\b)`)
+
+// todoFor returns the advice for a problem: to correct the setting that the problem names. If it names none, or
+// several, todoFor returns the general advice.
+func todoFor(wrong error, file, general string) string {
+	if wrong == nil {
+		return general
+	}
+	names := namedSetting.FindAllString(wrong.Error(), -1)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) != 1 {
+		return general
+	}
+	return fmt.Sprintf("correct %s in %s, or the variable that it names", names[0], file)
 }
 
 // resolveProxy parses an address. The result "target" is the parsed address. The result "through" is the address to

@@ -154,7 +154,7 @@ func loadSettings(env func(string) string) (Settings, error) {
 		problems = append(problems, errNoPrefix)
 	}
 	if err := s.readStorage(env); err != nil {
-		problems = append(problems, err)
+		problems = append(problems, storageProblem{err})
 	}
 	path := configPath(env)
 	s.fileName = filepath.Base(path)

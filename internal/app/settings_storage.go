@@ -20,6 +20,27 @@ const (
 // managedIdentity is the only value that AzureWebJobsStorage__credential can have. The variable can also be empty.
 const managedIdentity = "managedidentity"
 
+// storageProblem is a problem of the settings of the storage account. weir check shows it with storage, and not a second
+// time with the other settings.
+type storageProblem struct{ error }
+
+func (p storageProblem) Unwrap() error { return p.error }
+
+// splitStorageProblems returns the problems of the storage account's settings, and the other problems.
+func splitStorageProblems(err error) (ofStorage, others error) {
+	if joined, isJoined := err.(interface{ Unwrap() []error }); isJoined {
+		for _, e := range joined.Unwrap() {
+			s, o := splitStorageProblems(e)
+			ofStorage, others = errors.Join(ofStorage, s), errors.Join(others, o)
+		}
+		return ofStorage, others
+	}
+	if p := (storageProblem{}); errors.As(err, &p) {
+		return err, nil
+	}
+	return nil, err
+}
+
 // readStorage reads the connection string or the identity of the storage account.
 func (s *Settings) readStorage(env func(string) string) error {
 	s.Storage = secret(env(storageName))

@@ -164,7 +164,9 @@ func (t *Trials) Try(ctx context.Context, contentType string, body []byte,
 	runner := t.app.newTrialRunner(t.isLive, t.variables, t.record)
 	mask, hideSecrets := redact.MaskOf(ctx, t.app.contracts, &m), runner.Secrets.Hide
 	runner.Secrets.Hide = func(text string) string { return mask.Hide(hideSecrets(text)) }
-	return runner.RunTrial(ctx, weir.Delivery{Message: &m, Fence: 1, Attempt: 1, Hide: mask.Hide}, answers)
+	tried := runner.RunTrial(ctx, weir.Delivery{Message: &m, Fence: 1, Attempt: 1, Hide: mask.Hide}, answers)
+	tried.Warnings = t.app.warnLookUps([]string{m.Contract})
+	return tried
 }
 
 // Check checks a body against the contracts, and returns the message or the problems.

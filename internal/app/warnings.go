@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
+
+	"weir/internal/steps"
 )
 
 // listWarnings returns warnings about weak settings, for weir check. No warning contains a secret.
@@ -27,6 +30,21 @@ func (s *Settings) listWarnings() []string {
 		if c.Supersede && c.VersionMax == "" {
 			warnings = append(warnings, fmt.Sprintf("contract %s supersedes by version and has no versionMax: after "+
 				"one version that is too high by mistake, Weir writes no correct version of that key", c.Name))
+		}
+	}
+	return warnings
+}
+
+// warnLookUps returns a warning for each look-up of a contract that may find another key's item. If names is not nil, it
+// has the contracts to look at.
+func (a *App) warnLookUps(names []string) (warnings []string) {
+	sender, hasSteps := a.sender.(*steps.Sender)
+	if !hasSteps {
+		return nil
+	}
+	for _, c := range a.settings.contractsWithSteps() {
+		if names == nil || slices.Contains(names, c.Name) {
+			warnings = append(warnings, sender.WarnLookUps(c.Name)...)
 		}
 	}
 	return warnings

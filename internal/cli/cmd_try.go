@@ -175,6 +175,9 @@ func (s *console) printTrial(o *tryOptions, file string, t *trial.Trial) error {
 		}{file, t})
 	}
 	s.printLine("%s: %s", sanitizeText(file), sanitizeLines(t.FormatText()))
+	for _, warning := range t.Warnings {
+		s.printLine("warning: %s", sanitizeText(warning))
+	}
 	for _, path := range t.SelectNothing {
 		s.printLine("note: %s selects nothing in this message", sanitizeText(path))
 	}

@@ -55,6 +55,7 @@ type Trial struct {
 	SelectNothing []string `json:"selectNothing,omitempty"`
 	// MissingMembers has a sentence for each member that an expression reads of an answer, and that the answer lacks.
 	MissingMembers []string `json:"missingMembers,omitempty"`
+	Warnings       []string `json:"warnings,omitempty"` // weaknesses of the contract's steps
 }
 
 // Step is a request of the attempt, a step whose condition is false, or a step after a missing answer (Ahead).
@@ -266,6 +267,7 @@ func (a *attempt) askCMS(shown *Step, req *http.Request) (*http.Response, error)
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(body), errorOrRest(err, rest)), rest}
+	a.credentials = append(a.credentials, conceal.ContentSecrets(resp.Header.Get("Content-Type"), body)...)
 	text := a.Secrets.Hide(strings.ToValidUTF8(string(body), "\uFFFD"))
 	shown.Answer = strings.ToValidUTF8(text[:min(len(text), maxAnswer)], "")
 	if a.Record != nil {
