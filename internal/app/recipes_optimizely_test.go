@@ -147,7 +147,7 @@ func TestRecipe_Optimizely(t *testing.T) {
 	away := optimizelyProblem(http.StatusNotFound, "")
 	optimizelyHarness.checkDeliveries(t, map[string]delivery{
 		// A 403 can mean that the session has ended: one sign-in, and the same request once more.
-		"ForbiddenOnce": {false, []fault{{request: optimizelyHarness.create, status: 403}}, "find create"},
+		"ForbiddenOnce":    {false, []fault{{request: optimizelyHarness.create, status: 403}}, "find create publish"},
 		"CreatedMeanwhile": {true, []fault{{request: "GET", status: 404, body: away}}, "find create find update"},
 		"RemovedMeanwhile": {true, []fault{{request: "PATCH", status: 404, body: away}}, "find update find update"},
 		"TokenEnded":       {true, []fault{{request: "PATCH", status: 401}}, "find update"},

@@ -146,7 +146,7 @@ func TestRecipe_SitecoreItemService(t *testing.T) {
 	t.Parallel()
 	itemServiceHarness.checkDeliveries(t, map[string]delivery{
 		// A 403 can mean that the session has ended: one sign-in, and the same request once more.
-		"ForbiddenOnce": {false, []fault{{request: itemServiceHarness.create, status: 403}}, "find parent create"},
+		"ForbiddenOnce":    {false, []fault{{request: itemServiceHarness.create, status: 403}}, "find parent create"},
 		"RemovedMeanwhile": {true, []fault{{request: "PATCH", status: 404}}, "find update find update"},
 		"ParentMovedMeanwhile": {
 			false, []fault{{request: "POST /sitecore/api/ssc/item", status: 404}},

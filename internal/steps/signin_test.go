@@ -126,12 +126,12 @@ func TestNewSignIn_Mistakes(t *testing.T) {
 		"steps: [ { get: /a } ]\n": "[1:8] delivery.signIn.steps: the sign-in yields nothing",
 		"steps: [ { get: /a, when: true } ]\ncookies: true\n": "[1:21] delivery.signIn.steps[0].when: a step of a " +
 			"sign-in has no when",
-		"steps: [ { post: /a, body: message } ]\ncookies: true\n":             "signing in has no message",
-		"steps: [ { get: \"/a?k={{ key }}\" } ]\ncookies: true\n":             "key is of a message, and signing in",
-		"steps: [ { get: /a } ]\ncookies: true\nfor: soon\n":                  "[3:6] delivery.signIn.for: \"soon\" is neither",
+		"steps: [ { post: /a, body: message } ]\ncookies: true\n": "signing in has no message",
+		"steps: [ { get: \"/a?k={{ key }}\" } ]\ncookies: true\n": "key is of a message, and signing in",
+		"steps: [ { get: /a } ]\ncookies: true\nfor: soon\n":      "[3:6] delivery.signIn.for: \"soon\" is neither",
 		"steps: [ { get: /a } ]\ncookies: true\nfor: 8760h\n": "[3:6] delivery.signIn.for: \"8760h\": it is 365 days, " +
 			"and at most 30 are believed",
-		"steps: [ { get: /a } ]\ncookies: true\nfor: -1m\n": "[3:6] delivery.signIn.for: \"-1m\": it is over already",
+		"steps: [ { get: /a } ]\ncookies: true\nfor: -1m\n":                   "[3:6] delivery.signIn.for: \"-1m\": it is over already",
 		"steps: [ { get: /a } ]\nsend: { \"A B\": x }\n":                      "is not the name of a header",
 		"steps: [ { get: \"https://{{ 'a' }}.example/\" } ]\ncookies: true\n": "the host of an address cannot come",
 	} {
