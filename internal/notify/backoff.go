@@ -40,6 +40,18 @@ func (h *hostBackoffs) allowedAtOnce(name string, now time.Time) (atOnce int) {
 	return 1
 }
 
+// retryAt returns the end of the backoff of name, and reports whether name has a backoff. A backoff
+// that is over stays until a response deletes it.
+func (h *hostBackoffs) retryAt(name string) (end time.Time, has bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.byName[name]
+	if a == nil {
+		return time.Time{}, false
+	}
+	return a.retryAt, true
+}
+
 // recordResponse updates the backoffs after a request:
 //
 //   - If the host did not answer, the host's backoff begins or grows.

@@ -15,9 +15,10 @@
 //	   ▲                          410 Gone, 3 days over ─▶ row removed, and logged
 //	   └── row rescheduled ◀───── anything else
 //
-// A row is removed after the receiver has answered 2xx or 410. So each event is sent at least once, with three
-// exceptions: a row is also removed if its first try was three days ago, if its receiver is no longer in the settings,
-// or if its message no longer exists.
+// A row is removed after the receiver has answered 2xx or 410. So each event is sent at least once, with these
+// exceptions: a row is also removed if its first try was three days ago, if the event is three days old and its
+// receiver has been too slow or away to get it, if its receiver is no longer in the settings, or if its message no
+// longer exists.
 //
 // If an event is sent again, it has the same webhook-id. After a failed request the body is stored, so later requests
 // have the same body.
@@ -29,11 +30,12 @@
 //     marker only after a read has found no further rows. If another process has written the marker since that read
 //     began, the marker stays.
 //   - A slow host does not stop the events to other hosts. A lane sends at most two events at a time to each host, and
-//     at most eight to all hosts together. The host that has waited longest for a request comes first. Due events that
-//     do not fit into the queue of a slow host are rescheduled.
-//   - A host that did not answer gets no request during its backoff. An event for the host that is due during the
-//     backoff is rescheduled, as after a failed request. After the backoff, each lane sends the host one event at a
-//     time until the host answers.
+//     at most eight to all hosts together. The host that has waited longest for a request comes first.
+//   - A host that did not answer gets no request during its backoff. After the backoff, each lane sends the host one
+//     event at a time until the host answers.
+//   - Weir writes the row of an event again only after a failed request of this event. So a backlog costs one removed
+//     row for each event, and two written rows for each failed request, however long it is and however slow its receiver
+//     is. Events for which a line has no room stay in their rows: the line keeps the position up to which it was read.
 //
 // # Events of a lane
 //

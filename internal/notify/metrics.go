@@ -17,8 +17,7 @@ func NewMetrics(registry prometheus.Registerer, waiting func() int) *Metrics {
 		}
 	}
 	registry.MustRegister(m.tries, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_notifications_waiting",
-		Help: "Events in the outboxes that this instance looks after, at least: " +
-			"of each it counts the first few hundred."},
+		Help: "Events in the outboxes that this instance looks after, as of its last read of each."},
 		func() float64 { return float64(waiting()) }))
 	return m
 }

@@ -29,6 +29,7 @@ type outboxWorker struct {
 	store  *lane.Store // store of the outbox's epoch
 	rows   outbox.Outbox
 	wake   chan struct{}
+	lines  *lines // of the last session, if the next one can go on from its positions
 
 	// Sender.mu guards the following fields.
 	knownMarker storage.ETag // ETag of the marker at the last read
@@ -132,9 +133,15 @@ func (d *outboxWorker) deliverDue() (time.Time, error) {
 }
 
 func (d *outboxWorker) newSession(ctx context.Context, marker storage.ETag) *outboxSession {
+	lines := d.lines
+	d.lines = newLines() // unless the session ends in order
+	for _, l := range lines.byName {
+		l.lastServed = 0
+	}
+
 	return &outboxSession{
-		outboxWorker: d, ctx: ctx, marker: marker, markerIsFresh: true, mayHaveUnseen: true,
-		queues: map[string][]queuedMail{}, inFlightByHost: map[string]int{}, lastServed: map[string]int{},
+		outboxWorker: d, ctx: ctx, marker: marker, markerIsFresh: true, mayHaveUnseen: true, lines: lines,
+		inFlightByHost: map[string]int{}, inFlightByLine: map[string]int{},
 		inProgress: map[string]bool{}, results: make(chan sendResult, maxPerLane),
 	}
 }

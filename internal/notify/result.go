@@ -22,6 +22,9 @@ func (t *outboxSession) handleResult(a sendResult) error {
 	if t.inFlightByHost[a.endpoint.host]--; t.inFlightByHost[a.endpoint.host] == 0 {
 		delete(t.inFlightByHost, a.endpoint.host)
 	}
+	if t.inFlightByLine[a.line]--; t.inFlightByLine[a.line] == 0 {
+		delete(t.inFlightByLine, a.line)
+	}
 	switch {
 	case storage.Is(a.err, storage.NotFound):
 		t.sender.Log.Error("notify: event dropped, its message was removed", "lane", t.outbox.lane, "seq",
@@ -52,8 +55,16 @@ func (t *outboxSession) finishMail(m outbox.Event, outcome string) {
 	t.sender.Observer.Notified(m.Type, outcome)
 }
 
-// handleFailure counts a failed try of an event. Then saveResults postpones the event, or removes it if the first try
-// was giveUpAfter ago or earlier.
+// giveUp removes an event that no receiver has accepted. The argument v is the response to its last
+// try.
+func (t *outboxSession) giveUp(m outbox.Event, v response) {
+	t.sender.Log.Error("notify: event given up", "lane", t.outbox.lane, "seq", m.Seq, "stage", string(m.Stage),
+		"attempt", m.Attempts, "status", v.status, "err", v.reason)
+	t.finishMail(m, outcomeGivenUp)
+}
+
+// handleFailure counts a failed request of an event. Then saveResults postpones the event, or removes it if the first
+// try was giveUpAfter ago or earlier. No other event of the receiver is written.
 func (t *outboxSession) handleFailure(m outbox.Event, v response) {
 	next, now := m, t.sender.Now()
 	if next.FirstTriedAt.IsZero() {
@@ -61,9 +72,8 @@ func (t *outboxSession) handleFailure(m outbox.Event, v response) {
 	}
 	next.Attempts++
 	if now.Sub(next.FirstTriedAt) >= giveUpAfter {
-		t.sender.Log.Error("notify: event given up", "lane", t.outbox.lane, "seq", m.Seq, "stage", string(m.Stage),
-			"attempt", next.Attempts, "status", v.status, "err", v.reason)
-		t.finishMail(m, outcomeGivenUp)
+		m.Attempts = next.Attempts
+		t.giveUp(m, v)
 		return
 	}
 	next.NextAt = t.timeFromNow(retryDelay(next.Attempts, v.retryAfter, t.sender.Rand()))
@@ -74,6 +84,11 @@ func (t *outboxSession) handleFailure(m outbox.Event, v response) {
 	t.rescheduled = append(t.rescheduled, outbox.Postponement{Was: m, Is: next})
 }
 
+// timeFromNow returns the current time plus a duration, in UTC and in whole microseconds, as rows store times.
+func (t *outboxSession) timeFromNow(in time.Duration) time.Time {
+	return t.sender.Now().Add(in).UTC().Truncate(time.Microsecond)
+}
+
 // saveResults removes the finished events from the outbox, and postpones the rescheduled events. If no event is left,
 // it also removes the marker.
 func (t *outboxSession) saveResults() error {
@@ -81,8 +96,8 @@ func (t *outboxSession) saveResults() error {
 		return nil
 	}
 	marker := t.marker
-	if t.mayHaveUnseen || t.hasUnsent || t.hasMoreDue || t.inFlight > 0 || t.countQueued() > 0 ||
-		len(t.rescheduled) > 0 || !t.nextDueAt.IsZero() {
+	if t.mayHaveUnseen || t.lines.isPartial || t.hasMoreDue || t.hasLeft() || len(t.rescheduled) > 0 ||
+		!t.nextDueAt.IsZero() {
 		marker = ""
 	}
 	var isEmpty, allWritten bool

@@ -131,7 +131,7 @@ func (s *Sender) wakeWorker(at outboxID) {
 	}
 	d := s.workers[at]
 	if d == nil {
-		d = &outboxWorker{sender: s, outbox: at, store: s.Store, wake: make(chan struct{}, 1)}
+		d = &outboxWorker{sender: s, outbox: at, store: s.Store, wake: make(chan struct{}, 1), lines: newLines()}
 		if at.epoch != s.Store.Epoch {
 			d.store = s.Store.ForEpoch(epochs.Epoch{Number: at.epoch})
 		}

@@ -32,7 +32,7 @@ type counts struct {
 	Bulks, BulkReplayed, Blockers              int
 	Flowed, Missing                            int
 	Crowded, Turned, Removed, Kept, Items      int
-	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
+	Told, ToldAgain, Postponed, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int
 	// LongestSweep is the duration of the longest sweep in runs of TestLarge. It leaves out sweeps during which storage
 	// operations could fail.
@@ -122,6 +122,7 @@ type checker struct {
 	snapshots int
 	stuck     string                         // name of the blob that storage refuses to remove; empty = not chosen yet
 	told      map[string]map[weir.Stage]bool // stages in the events that receivers got, by address and message id
+	tries     map[string]int                 // requests to receivers that no written row stands for, by webhook-id and address
 	history   chronicle
 	runs      []weir.ID       // messages of the runs by hand that were answered
 	entries   map[int]audited // entries of the audit log by their numbers
@@ -129,7 +130,7 @@ type checker struct {
 }
 
 func newChecker(w *world) *checker {
-	return &checker{w: w, lanes: map[int]*laneState{}, told: map[string]map[weir.Stage]bool{}}
+	return &checker{w: w, lanes: map[int]*laneState{}, told: map[string]map[weir.Stage]bool{}, tries: map[string]int{}}
 }
 
 // reportViolation records the first violation of a run. Later violations are mostly consequences of the first one, so
@@ -223,6 +224,7 @@ func (c *checker) applyTransaction(p *process, partition string, ops []storage.O
 		return etags, err
 	}
 	c.checkSecrets(p, ops)
+	c.checkRewritten(p, ops)
 	l := c.laneOf(number)
 	l.forgetStages(ops)
 	if ops[0].Kind == storage.Delete {

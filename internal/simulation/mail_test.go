@@ -90,6 +90,7 @@ func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	name := fmt.Sprint("hook ", r.URL.Host, about.Data.Lane, " ", about.Data.Sequence)
+	w.check.noteTry(r)
 	if !p.awaitRunning(name) {
 		return nil, errLost
 	}
@@ -119,6 +120,35 @@ func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody,
 		Request: r}, nil
+}
+
+// noteTry is called when a process sends a request to a receiver.
+func (c *checker) noteTry(r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tries[r.Header.Get("webhook-id")+" "+r.URL.String()]++
+}
+
+// checkRewritten checks that the rows of an event are written at most once after the event was put into the outbox for
+// each request of the event. So the rows that a backlog costs do not depend on its length.
+func (c *checker) checkRewritten(p *process, ops []storage.Op) {
+	if !strings.HasPrefix(ops[0].Key, "n_") {
+		return // the transaction makes a message final
+	}
+	for _, op := range ops {
+		if !strings.HasPrefix(op.Key, "n_") || op.Kind != storage.Upsert {
+			continue
+		}
+		to := deathsURL
+		if strings.HasSuffix(op.Key, "_callback") {
+			to = hookURL
+		}
+		id, _ := op.Values["ID"].(string)
+		c.counts.Postponed++
+		if c.tries[id+" "+to]--; c.tries[id+" "+to] < 0 {
+			c.addViolation("rewritten", "%s writes the row %s again without a request of its event", p.name, op.Key)
+		}
+	}
 }
 
 // noteEvent is called when a receiver gets an event. It checks the event's signature and type, and compares the event's

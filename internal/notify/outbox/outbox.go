@@ -28,18 +28,20 @@ func MarkerOf(c controlRows) storage.ETag {
 // LeaseName returns the name of the outbox's lease. Only the process with this lease sends the events.
 func (o Outbox) LeaseName() string { return "mail-" + o.Partition }
 
-// Page has the first events of an outbox.
+// Page has consecutive events of an outbox.
 type Page struct {
 	Due      []Event
+	End      string    // key of the last row with a due event; empty = there is none
 	NextAt   time.Time // due time of the first event that is not due yet; zero = the page has no such event
 	More     bool      // further events can be due
 	RowsSeen int       // number of rows read, due or not
 }
 
-// Read reads the first rows of the outbox, at most limit.
-func (o Outbox) Read(ctx context.Context, now time.Time, limit int) (Page, error) {
+// Read reads the first rows behind the key "after", at most limit; an empty key is the beginning of
+// the outbox.
+func (o Outbox) Read(ctx context.Context, now time.Time, after string, limit int) (Page, error) {
 	found, err := o.Table.Range(ctx, storage.Query{Partition: o.Partition, From: rows.EventPrefix,
-		To: rows.PrefixEnd(rows.EventPrefix), Limit: limit})
+		After: after, To: rows.PrefixEnd(rows.EventPrefix), Limit: limit})
 	if err != nil {
 		return Page{}, err
 	}
@@ -54,10 +56,18 @@ func (o Outbox) Read(ctx context.Context, now time.Time, limit int) (Page, error
 			return p, nil
 		}
 		p.Due = append(p.Due, e)
+		p.End = r.Key
 	}
 	p.More = found.More || len(found.Rows) == limit
 	return p, nil
 }
+
+// KeyBefore returns a key just before the row from which Read has read the event: between the two
+// there are only rows of the same time.
+func (e Event) KeyBefore() string { return e.rowKey[:len(e.rowKey)-1] }
+
+// KeyAt returns a key before the rows of all events that are due at a time or later.
+func KeyAt(at time.Time) string { return rows.EventPrefix + rows.TimePos(at) }
 
 // Enqueue puts one or more events into the outbox. If a process repeats the call after an event was sent or postponed,
 // Enqueue adds the event a second time.

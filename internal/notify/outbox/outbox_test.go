@@ -42,7 +42,7 @@ func (b *bench) insertEvents(count int) []outbox.Event {
 			b.t.Fatal(err)
 		}
 	}
-	page, err := b.box.Read(b.t.Context(), time.Now(), count+1)
+	page, err := b.box.Read(b.t.Context(), time.Now(), "", count+1)
 	if err != nil || len(page.Due) != count {
 		b.t.Fatalf("got %d events, %v, want %d", len(page.Due), err, count)
 	}
@@ -70,7 +70,7 @@ func TestAck_KeepsTheMarkerIfAnotherSenderHasPostponedAnEvent(t *testing.T) {
 	if got := b.readMarker(); got != marker {
 		t.Errorf("got version %q of the marker, want %q", got, marker)
 	}
-	page, err := b.box.Read(t.Context(), later.NextAt, 10)
+	page, err := b.box.Read(t.Context(), later.NextAt, "", 10)
 	if err != nil || len(page.Due) != 1 || !page.Due[0].NextAt.Equal(later.NextAt) {
 		t.Errorf("got the due events %+v, %v, want the postponed event", page.Due, err)
 	}
