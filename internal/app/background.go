@@ -149,25 +149,21 @@ const retentionShare = 5 * time.Second
 
 // newUpkeep returns the clean-up of this process. Jobs of parts that the process does not have are left
 // out: other processes do them.
-func (r *running) newUpkeep() *upkeep.Keeper {
+func (r *running) newUpkeep() *upkeep.Keeper { return r.newKeeper(r.account.LeaseBlobs()) }
+
+func (r *running) newKeeper(leases upkeep.LeaseBlobs) *upkeep.Keeper {
 	s := &r.settings
 	retention := &lane.Retention{Store: r.store, KeepFinal: time.Duration(s.Retention),
 		KeepDead: time.Duration(s.DeadRetention), TimeShare: retentionShare, Log: r.log,
 		OnRemoved: r.instruments.metrics.Removed}
-	jobs := []upkeep.Job{
-		upkeep.EarlierEpochs(retention),
-		upkeep.ForgottenBodies(retention),
-		upkeep.AuditEntries(r.audit),
-		upkeep.HistoryRows(history.Expiry{Table: r.store.Table, Now: time.Now}),
-		upkeep.UnusedLeases(r.account.LeaseBlobs(), time.Now),
-	}
+	parts := upkeep.Parts{Messages: retention, Audit: r.audit, Leases: leases, Now: time.Now,
+		History: history.Expiry{Table: r.store.Table, Now: time.Now}}
 	if r.batches != nil {
-		jobs = append(jobs, upkeep.Batches(r.batches), upkeep.BatchDocuments(r.batches.RemoveDocuments))
+		parts.Batches = r.batches
 	}
 	if r.inbox != nil {
-		jobs = append(jobs, upkeep.AcceptedFiles(r.inbox.RemoveAccepted),
-			upkeep.RejectedFiles(r.inbox.RemoveRejected))
+		parts.Files = r.inbox
 	}
-	return upkeep.New(upkeep.Config{Retention: retention, Lanes: s.Lanes, Jobs: jobs, Table: r.store.Table,
+	return upkeep.New(upkeep.Config{Retention: retention, Lanes: s.Lanes, Jobs: upkeep.Jobs(parts), Table: r.store.Table,
 		JobsAt: r.upkeepAt, Now: time.Now, Logger: r.log})
 }

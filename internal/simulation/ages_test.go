@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/history"
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/storage/timelimit"
@@ -37,11 +38,11 @@ func (s *settings) drawAges(d *dice) {
 }
 
 // simulatesDays reports whether days can pass in a run with this mutant; an empty name means no mutant. Mutants of
-// retention show their effect only after days. With other mutants, simulated days can take too much real time: for
+// retention and upkeep show their effect only after days. With other mutants, simulated days can take too much real time: for
 // example, one mutant makes each process always trust its lease, so that the process calls storage each second.
 func simulatesDays(name string) bool {
 	return name == "" || slices.ContainsFunc(mutants, func(m mutant) bool {
-		return m.name == name && strings.HasPrefix(m.file, "lane/retention")
+		return m.name == name && (strings.HasPrefix(m.file, "lane/retention") || strings.HasPrefix(m.file, "upkeep/"))
 	})
 }
 
@@ -53,8 +54,10 @@ func (p *process) newUpkeep() *upkeep.Keeper {
 		OnRemoved: func(removed, refused int) {
 			p.w.check.addCounts(func(c *counts) { c.Removed += removed; c.Kept += refused })
 		}}
+	parts := upkeep.Parts{Messages: r, Audit: p.audit, History: history.Expiry{Table: store.Table, Now: p.now},
+		Leases: timelimit.Blobs(leaseBlobPort{blobPort{p}}), Now: p.now}
 	return upkeep.New(upkeep.Config{Retention: r, Lanes: p.w.lanes, Table: store.Table, Now: p.now,
-		Logger: discardLog, Jobs: []upkeep.Job{upkeep.EarlierEpochs(r), upkeep.ForgottenBodies(r)}})
+		Logger: discardLog, Jobs: upkeep.Jobs(parts)})
 }
 
 // errForGood returns the error for a row or body that storage always refuses to remove.

@@ -288,7 +288,7 @@ func (c *checker) allowedDetails(number int, made audited) []string {
 
 // newAuditLog returns the audit log of the process.
 func (p *process) newAuditLog() *audit.Log {
-	return &audit.Log{Table: timelimit.Table(auditPort{p}), Now: p.now, Logger: discardLog}
+	return &audit.Log{Table: timelimit.Table(auditPort{p}), Keep: keepDeadFor, Now: p.now, Logger: discardLog}
 }
 
 // auditPort is a process's access to the audit log. Its operations have names without the random end of an entry's key.

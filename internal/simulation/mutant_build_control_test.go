@@ -22,6 +22,7 @@ func TestMutants_TheBinaryWithoutAMutantBreaksNoRule(t *testing.T) {
 		"short pages":                 {"TestShortPages", nil},
 		"killers":                     {"TestKillers", nil},
 		"audits":                      {"TestAudits", nil},
+		"growth":                      {"TestGrowth", nil},
 		"chains":                      {"TestChains", nil},
 		"relane":                      {"TestRelane", nil},
 	} {

@@ -265,6 +265,23 @@ func (l leasePort) Release(ctx context.Context, name, id string) error {
 	})
 }
 
+// leaseBlobPort is the access of a process to the blobs of leases.
+type leaseBlobPort struct{ blobPort }
+
+func (l leaseBlobPort) List(ctx context.Context, prefix, marker string) (page storage.BlobPage, err error) {
+	err = l.p.doOperation(ctx, "list leases "+prefix, false, func() (err error) {
+		page, err = l.p.w.account.Leases().List(context.Background(), prefix, marker)
+		return err
+	})
+	return page, err
+}
+
+func (l leaseBlobPort) Delete(ctx context.Context, name string) error {
+	return l.p.doOperation(ctx, "delete lease "+name, true, func() error {
+		return l.p.w.account.Leases().Delete(context.Background(), name)
+	})
+}
+
 // queuePort is the access of a process to the queue of tickets.
 type queuePort struct {
 	*memory.Queue

@@ -34,6 +34,43 @@ const (
 	stepLimit = 30 * time.Second
 )
 
+// Parts are what a process has to keep clean. Batches and Files can be nil: other processes then do
+// these jobs.
+type Parts struct {
+	Messages MessageRetention
+	Audit    Remover
+	History  Remover
+	Leases   LeaseBlobs
+	Batches  BatchStore
+	Files    FileArchive
+	Now      func() time.Time
+}
+
+// BatchStore has batches and their documents.
+type BatchStore interface {
+	Remover
+	RemoveDocuments(ctx context.Context, marker string) (next string, isDone bool, err error)
+}
+
+// FileArchive has the files that were taken from the inbox.
+type FileArchive interface {
+	RemoveAccepted(ctx context.Context, marker string) (next string, isDone bool, err error)
+	RemoveRejected(ctx context.Context, marker string) (next string, isDone bool, err error)
+}
+
+// Jobs returns all jobs of a process. Whatever grows beside the lanes has a job here.
+func Jobs(p Parts) []Job {
+	jobs := []Job{EarlierEpochs(p.Messages), ForgottenBodies(p.Messages), AuditEntries(p.Audit),
+		HistoryRows(p.History), UnusedLeases(p.Leases, p.Now)}
+	if p.Batches != nil {
+		jobs = append(jobs, Batches(p.Batches), BatchDocuments(p.Batches.RemoveDocuments))
+	}
+	if p.Files != nil {
+		jobs = append(jobs, AcceptedFiles(p.Files.RemoveAccepted), RejectedFiles(p.Files.RemoveRejected))
+	}
+	return jobs
+}
+
 // Remover removes what is expired. RemoveExpired reports whether nothing expired is left. It needs no
 // marker, because it finds the oldest at once.
 type Remover interface {

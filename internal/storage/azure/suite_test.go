@@ -52,3 +52,11 @@ func TestLeases_Suite(t *testing.T) {
 		Advance: waitReally,
 	})
 }
+
+func TestLeaseBlobs_Suite(t *testing.T) {
+	t.Parallel()
+	storagetest.LeaseBlobs(t, func(t *testing.T) (storage.Leases, storagetest.LeaseBlobPort) {
+		account := onAzurite(t, azure.Config{})
+		return account.Leases(), account.LeaseBlobs()
+	})
+}

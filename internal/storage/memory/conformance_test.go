@@ -62,3 +62,11 @@ func TestLeases_Conformance(t *testing.T) {
 		Advance: c.Advance,
 	})
 }
+
+func TestLeaseBlobs_Conformance(t *testing.T) {
+	t.Parallel()
+	storagetest.LeaseBlobs(t, func(*testing.T) (storage.Leases, storagetest.LeaseBlobPort) {
+		leases := memory.New(newClock().Now).Leases()
+		return leases, leases
+	})
+}

@@ -65,7 +65,7 @@ func (l *Leases) List(ctx context.Context, prefix, marker string) (storage.BlobP
 	return page, nil
 }
 
-// Delete removes the blob of a lease. It returns Precondition if a holder has the lease.
+// Delete removes the blob of a lease. It returns Conflict if a holder has the lease.
 func (l *Leases) Delete(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return newError("blob delete", storage.Unavailable, err)
@@ -77,7 +77,7 @@ func (l *Leases) Delete(ctx context.Context, name string) error {
 	case held == nil:
 		return newError("blob delete", storage.NotFound, nil)
 	case held.id != "" && l.now().Before(held.expiresAt):
-		return newError("blob delete", storage.Precondition, nil)
+		return newError("blob delete", storage.Conflict, nil)
 	}
 	delete(l.leases, name)
 	return nil

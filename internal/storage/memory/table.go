@@ -31,6 +31,20 @@ type partition struct {
 
 var _ storage.Table = (*Table)(nil)
 
+// Partitions returns the names of the partitions that have rows, in their order.
+func (t *Table) Partitions() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var names []string
+	for name, p := range t.partitions {
+		if len(p.rows) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Get implements storage.Table.
 func (t *Table) Get(ctx context.Context, partition, key string) (storage.Row, error) {
 	if err := ctx.Err(); err != nil {

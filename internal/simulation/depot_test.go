@@ -1,0 +1,387 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/audit"
+	"weir/internal/batch"
+	"weir/internal/drain"
+	"weir/internal/filing"
+	"weir/internal/history"
+	"weir/internal/inbox"
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/storagetest"
+	"weir/internal/upkeep"
+	"weir/internal/upstream"
+	"weir/internal/weir"
+	api "weir/internal/wire"
+)
+
+const (
+	depotLanes = 2
+	depotBody  = 200 << 10
+	depotLease = 15 * time.Second
+	depotQuota = 500
+)
+
+// clerk is the process of a depot on one day. Its parts are wired as in internal/app.
+type clerk struct {
+	w       *depot
+	name    string
+	faults  *storagetest.Faults
+	isDead  atomic.Bool
+	store   *lane.Store
+	audit   *audit.Log
+	counts  *history.Recorder
+	history *history.Keeper
+	drainer *drain.Drainer
+	limits  *upstream.Set
+	filer   *filing.Filer
+	batches *batch.Runner
+	inbox   *inbox.Collector
+	upkeep  *upkeep.Keeper
+	leases  storage.Leases
+	lost    int // posts that may be stored, and that the upstream gave up after lost answers
+}
+
+func (w *depot) newClerk(name string) *clerk {
+	p := &clerk{w: w, name: name, faults: storagetest.NewFaults()}
+	p.faults.Set(p.drawFault)
+	table := p.faults.Table(w.account.Table())
+	blobs := slowBlobs{p.faults.Blobs(w.account.Blobs()), w}
+	p.leases = p.faults.Leases(w.account.Leases())
+	p.store = &lane.Store{Table: table, Bodies: blobs, Epoch: 1, Lanes: depotLanes, Now: time.Now,
+		Rand: w.dice.newSource(name + " store")}
+	p.audit = &audit.Log{Table: table, Keep: keepAudited, Now: time.Now, Logger: discardLog}
+	p.counts = history.NewRecorder(time.Now, func() map[string]int64 { return nil })
+	p.history = history.NewKeeper(history.Config{Table: table, Recorder: p.counts, Now: time.Now, Log: discardLog})
+	p.drainer = drain.New(drain.Config{Store: p.store, Leases: p.leases, Sender: taker{}, Tickets: silent{},
+		Lease: depotLease, Settle: time.Second, Attempts: 3, Observer: p.counts,
+		Backoff: drain.Backoff{Min: time.Second, Max: 2 * time.Second}, Now: time.Now,
+		Rand: w.dice.newSource(name + " drain"), Log: discardLog})
+	p.limits = upstream.NewSet([]upstream.Definition{{Name: "shop", DailyQuota: depotQuota}}, p.quotaTable(),
+		time.Now, ignoreLimited{})
+	p.filer = &filing.Filer{Contracts: w.contracts, Log: lane.NewAppender(p.store, discardLog), Limits: p.limits}
+	p.batches = batch.New(batch.Config{Store: p.store, Blobs: blobs, Leases: p.leases, Lease: depotLease,
+		Contracts: w.contracts, MaxBody: depotBody, Filer: p.filer, Wake: p.drainer.Wake,
+		Refused: func(error) {}, Now: time.Now, Logger: discardLog,
+		FinishFile: func(ctx context.Context, b api.Batch, file string) error {
+			return p.inbox.FinishBatch(ctx, b, file)
+		}})
+	p.inbox = inbox.New(inbox.Config{Inbox: p.newFiles("inbox"), Accepted: p.newFiles("accepted"),
+		Rejected: p.newFiles("rejected"), Leases: p.leases, Lease: depotLease, Filer: p.filer, Batches: p.batches,
+		Messages: p.store.Messages(), CanSplit: true, MaxBody: depotBody, Retention: keepArchived,
+		Wake: p.drainer.Wake, Refused: func(error) {}, Now: time.Now, Logger: discardLog})
+	retention := &lane.Retention{Store: p.store, KeepFinal: keepMessages, KeepDead: keepMessages,
+		TimeShare: 5 * time.Second}
+	p.upkeep = upkeep.New(upkeep.Config{Retention: retention, Lanes: depotLanes, Table: table, Now: time.Now,
+		Logger: discardLog, Jobs: upkeep.Jobs(upkeep.Parts{Messages: retention, Audit: p.audit,
+			History: history.Expiry{Table: table, Now: time.Now}, Batches: p.batches, Files: p.inbox, Now: time.Now,
+			Leases: slowLeases{p}})})
+	return p
+}
+
+// drawFault decides whether a call fails. All calls of a dead process fail.
+func (p *clerk) drawFault(storagetest.Call) storagetest.Fault {
+	if p.isDead.Load() {
+		return storagetest.Fault{Kind: storagetest.FailBefore}
+	}
+	if !p.w.dice.drawChance(p.name+" fault", p.w.faults) {
+		return storagetest.Fault{}
+	}
+	kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.Late}
+	return storagetest.Fault{Kind: kinds[p.w.dice.drawBelow(p.name+" kind", 3)],
+		Delay: p.w.dice.drawBetween(p.name+" late", time.Millisecond, 5*time.Second)}
+}
+
+// quotaTable returns a table without faults, except those of a dead process: a reservation whose answer is lost would
+// be counted, and is allowed.
+func (p *clerk) quotaTable() storage.Table {
+	faults := storagetest.NewFaults()
+	faults.Set(func(storagetest.Call) storagetest.Fault {
+		if p.isDead.Load() {
+			return storagetest.Fault{Kind: storagetest.FailBefore}
+		}
+		return storagetest.Fault{}
+	})
+	return faults.Table(p.w.account.Table())
+}
+
+func (p *clerk) newFiles(container string) storage.Files {
+	return slowFiles{p.faults.Files(p.w.account.Files(container)), p.w}
+}
+
+// taker is a CMS that takes each message at once.
+type taker struct{}
+
+func (taker) Send(context.Context, weir.Delivery) weir.Result {
+	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now()}
+}
+
+type ignoreLimited struct{}
+
+// Limited implements upstream.Observer.
+func (ignoreLimited) Limited(string, string) {}
+
+// liveDay runs a process for some minutes, and then lets the rest of the day pass.
+func (w *depot) liveDay(day int) {
+	began := time.Now()
+	p := w.newClerk(fmt.Sprint("day ", day))
+	ctx, end := context.WithCancel(context.Background())
+	p.work(ctx, day)
+	for range 8 + w.dice.drawBelow("rounds", 8) {
+		for number := range depotLanes {
+			p.drainer.Wake(number)
+		}
+		_ = p.batches.ResumeOrphans(ctx)
+		_ = p.inbox.Collect(ctx)
+		p.upkeep.BeginRound()
+		time.Sleep(time.Minute)
+	}
+	isKilled := w.dice.drawChance("killed", 0.3)
+	if isKilled {
+		p.isDead.Store(true)
+	}
+	end()
+	p.stop(isKilled)
+	w.checkQuota(p, isKilled)
+	time.Sleep(24*time.Hour - time.Since(began))
+}
+
+// stop ends the process in order. The calls of a killed process do not reach storage.
+func (p *clerk) stop(isKilled bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for name, stop := range map[string]func(context.Context) error{"inbox": p.inbox.Close, "batches": p.batches.Close,
+		"drainer": p.drainer.Close, "upkeep": p.upkeep.Close} {
+		if err := stop(ctx); err != nil && !isKilled {
+			p.w.addProblem("stop", "%s: %s: %v", p.name, name, err)
+		}
+	}
+	_ = p.history.Close(ctx) // storage may have failed
+	if err := p.limits.ReturnReserved(ctx); err != nil && !isKilled {
+		p.w.addProblem("stop", "%s: quota: %v", p.name, err)
+	}
+}
+
+// work makes the rows and blobs of a day.
+func (p *clerk) work(ctx context.Context, day int) {
+	dice, name := p.w.dice, p.name
+	for n := range dice.drawBelow(name+" entries", 12) {
+		p.audit.Record(ctx, audit.Entry{Action: "change", Subject: fmt.Sprint("m", n), Detail: `{"key":"k1"}`})
+	}
+	for n := range dice.drawBelow(name+" files", p.w.files) {
+		body := fmt.Sprintf(`<article path="f%d">%d</article>`, n, day)
+		switch dice.drawBelow(name+" file kind", 5) {
+		case 0:
+			body = "no XML"
+		case 1:
+			body = fmt.Sprintf(`<feed><article path="b%d">%d</article></feed>`, n, day)
+		}
+		p.putFile(ctx, fmt.Sprintf("%c-%d-%d.xml", 'a'+dice.drawBelow(name+" letter", 26), day, n), body)
+	}
+	for n := range dice.drawBelow(name+" batches", 3) {
+		_, _ = p.batches.Accept(ctx, batch.Spec{Mode: api.BatchAll, IdempotencyKey: fmt.Sprint("batch ", day, n)},
+			strings.NewReader(fmt.Sprintf(`<feed><article path="p%d">%d</article></feed>`, n, day)))
+	}
+	for n := range dice.drawBelow(name+" forgotten", 3) {
+		p.leaveBehind(ctx, day, n)
+	}
+	for n := range 1 + dice.drawBelow(name+" posts", 8) {
+		p.post(ctx, fmt.Sprint(day, " ", n))
+	}
+}
+
+func (p *clerk) putFile(ctx context.Context, name, body string) {
+	if err := p.w.account.Files("inbox").Write(ctx, name, "application/xml", nil, strings.NewReader(body)); err != nil {
+		p.w.addProblem("setup", "%v", err)
+	}
+}
+
+// leaveBehind leaves what a process leaves that dies: a body without a message, a document without a batch, and the
+// lease of a bulk replay.
+func (p *clerk) leaveBehind(ctx context.Context, day, n int) {
+	date := time.Now().UTC().Format(time.DateOnly)
+	for _, name := range []string{fmt.Sprintf("%s/1.0/%032d", date, n), fmt.Sprintf("batches/lost-%d-%d/document/0", day, n)} {
+		if err := p.w.account.Blobs().Put(ctx, name, []byte("x")); err != nil {
+			p.w.addProblem("setup", "%v", err)
+		}
+	}
+	id := fmt.Sprintf("00000000-0000-0000-0000-%012d", day*100+n)
+	_ = p.leases.Acquire(ctx, fmt.Sprintf("replay-%d-%d", day, n), id, depotLease)
+}
+
+// post sends a message of the upstream, some of them large. In some cases storage answers for some minutes that it has
+// too many requests; the upstream then repeats its post, as a message broker does.
+func (p *clerk) post(ctx context.Context, name string) {
+	dice := p.w.dice
+	text := name
+	if dice.drawChance("large", 0.1) {
+		text = noise(dice, name)
+	}
+	s := filing.Submission{ContentType: "application/xml", Options: filing.Options{Upstream: "shop", IdempotencyKey: name},
+		Body: fmt.Appendf(nil, `<article path="k%d">%s</article>`, dice.drawBelow("key", 5), text)}
+	isThrottled, mayBeStored := dice.drawChance("throttled", 0.1), false
+	for tries := 0; tries < 60; tries++ {
+		if isThrottled && tries < 40 {
+			p.faults.Set(refuseAppends)
+		} else {
+			p.faults.Set(p.drawFault)
+		}
+		limited, cancel := context.WithTimeout(ctx, 9*time.Second)
+		_, err := p.filer.File(limited, s)
+		cancel()
+		p.faults.Set(p.drawFault)
+		switch {
+		case err == nil:
+			p.w.posts++
+			return
+		case weir.KindOf(err) == weir.Limited:
+			p.w.addProblem("quota", "a post was refused: %v", err)
+			return
+		case !lane.IsNotAppended(err):
+			mayBeStored = true
+		}
+		time.Sleep(5 * time.Second)
+	}
+	if mayBeStored {
+		p.lost++
+	}
+}
+
+// refuseAppends lets storage refuse all transactions of lanes.
+func refuseAppends(c storagetest.Call) storagetest.Fault {
+	if c.Op != "Transact" || !strings.HasPrefix(c.Partition, "1.") {
+		return storagetest.Fault{}
+	}
+	return storagetest.Fault{Kind: storagetest.FailBefore,
+		Err: &storage.Error{Op: "table transact", Kind: storage.Throttled, Index: -1}}
+}
+
+// noise returns a text that is too large for a row, even if it is compressed.
+func noise(d *dice, name string) string {
+	var text strings.Builder
+	for text.Len() < 130<<10 {
+		fmt.Fprintf(&text, "%016x", d.drawNext(name))
+	}
+	return text.String()
+}
+
+// checkQuota checks that the quota of the day has counted each stored message once, however often it was tried.
+func (w *depot) checkQuota(p *clerk, isKilled bool) {
+	ctx := context.Background()
+	row, err := w.account.Table().Get(ctx, "upstreams", "quota_shop")
+	if err != nil && !storage.Is(err, storage.NotFound) {
+		w.addProblem("setup", "%v", err)
+	}
+	counted, _ := row.Values["Reserved"].(int64)
+	if today, _ := row.Values["Day"].(string); today != time.Now().UTC().Format(time.DateOnly) {
+		counted = 0
+	}
+	stored, most := w.countPosts(ctx), int64(p.lost)
+	if isKilled {
+		most += 100 // what the process had reserved is lost
+	}
+	if most += stored; counted < stored || counted > most {
+		w.addProblem("quota", "%s: the quota counted %d messages, want %d that are stored, and %d at most", p.name,
+			counted, stored, most)
+	}
+}
+
+// countPosts returns the number of today's messages of the upstream.
+func (w *depot) countPosts(ctx context.Context) (n int64) {
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	for number := range depotLanes {
+		q := storage.Query{Partition: fmt.Sprint("1.", number), From: "m_", To: "m_~"}
+		for more := true; more; {
+			page, err := w.account.Table().Range(ctx, q)
+			if err != nil {
+				w.addProblem("setup", "%v", err)
+				return n
+			}
+			for _, row := range page.Rows {
+				acceptedAt, _ := row.Values["AcceptedAt"].(time.Time)
+				if row.Values["Upstream"] == "shop" && !acceptedAt.Before(today) {
+					n++
+				}
+				q.After = row.Key
+			}
+			more = page.More
+		}
+	}
+	return n
+}
+
+// listPage waits as long as a page of a listing takes. It returns false if ctx ends before that.
+func (w *depot) listPage(ctx context.Context) error {
+	timer := time.NewTimer(w.listTakes)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return &storage.Error{Op: "list", Kind: storage.Unavailable, Index: -1, Err: ctx.Err()}
+	}
+}
+
+// The ports below list slowly, and in pages of pageSize names. In memory, a marker is the last name of a page.
+
+type slowBlobs struct {
+	storagetest.BlobPort
+	w *depot
+}
+
+func (b slowBlobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
+	if err := b.w.listPage(ctx); err != nil {
+		return storage.BlobPage{}, err
+	}
+	page, err := b.BlobPort.List(ctx, prefix, marker)
+	return b.w.cutBlobs(page), err
+}
+
+func (w *depot) cutBlobs(page storage.BlobPage) storage.BlobPage {
+	if len(page.Infos) > w.pageSize {
+		page.Infos = page.Infos[:w.pageSize]
+		page.Next = page.Infos[w.pageSize-1].Name
+	}
+	return page
+}
+
+type slowLeases struct{ p *clerk }
+
+func (l slowLeases) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
+	if err := l.p.w.listPage(ctx); err != nil || l.p.isDead.Load() {
+		return storage.BlobPage{}, newFault("list", storage.Unavailable)
+	}
+	page, err := l.p.w.account.Leases().List(ctx, prefix, marker)
+	return l.p.w.cutBlobs(page), err
+}
+
+func (l slowLeases) Delete(ctx context.Context, name string) error {
+	if l.p.isDead.Load() {
+		return newFault("delete", storage.Unavailable)
+	}
+	return l.p.w.account.Leases().Delete(ctx, name)
+}
+
+type slowFiles struct {
+	storage.Files
+	w *depot
+}
+
+func (f slowFiles) List(ctx context.Context, prefix, marker string) (storage.FilePage, error) {
+	if err := f.w.listPage(ctx); err != nil {
+		return storage.FilePage{}, err
+	}
+	page, err := f.Files.List(ctx, prefix, marker)
+	if len(page.Files) > f.w.pageSize {
+		page.Files = page.Files[:f.w.pageSize]
+		page.Next = page.Files[f.w.pageSize-1].Name
+	}
+	return page, err
+}
