@@ -108,6 +108,8 @@ func TestPause(t *testing.T) {
 			[]string{"lane||fire|" + since + "|2026-03-04T06:36:07Z"}},
 		"KeyUntil": {`{"key":"a/b","reason":"odd","until":"2026-03-05T00:00:00+01:00"}`, 200,
 			[]string{"key|a/b|odd|" + since + "|2026-03-05T00:00:00+01:00"}},
+		"KeyUntilLowerCase": {`{"key":"a/b","reason":"odd","until":"2026-03-05t00:00:00+01:00"}`, 200,
+			[]string{"key|a/b|odd|" + since + "|2026-03-05T00:00:00+01:00"}},
 		"NoSuchLane": {`{"lane":3,"reason":"r"}`, 404, nil},
 		"NoReason":   {`{"lane":1,"reason":" "}`, 422, nil},
 		"LongReason": {`{"lane":1,"reason":"` + strings.Repeat("ä", 501) + `"}`, 422, nil},

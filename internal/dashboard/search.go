@@ -194,10 +194,11 @@ func readMoment(text string) (time.Time, bool) {
 	if text == "" {
 		return time.Time{}, true
 	}
-	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
+	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05"} { // as a form of a browser sends it
 		if at, err := time.Parse(layout, text); err == nil {
 			return at.UTC(), true
 		}
 	}
-	return time.Time{}, false
+	at, err := weir.ParseMoment(text)
+	return at, err == nil
 }

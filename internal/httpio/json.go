@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
-	"time"
 
 	"weir/internal/weir"
 )
@@ -20,7 +19,7 @@ const maxJSON = 64 << 10
 
 // ReadJSON reads a request's body of up to 64 KiB into a struct. The body must be one JSON value. Fields that the
 // struct does not have are refused. So is a name that comes twice in one object, and one that differs from the name of
-// a field in case only. The error is a *weir.Error: Unsupported, TooLarge or Malformed.
+// a field in case only. Times are read by weir.ParseTime. The error is a *weir.Error: Unsupported, TooLarge or Malformed.
 func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	if err := checkJSONType(r); err != nil {
 		return err
@@ -63,7 +62,8 @@ func decodeJSON(body []byte, into any) error {
 
 // DecodeJSON decodes a body that must be one JSON value; see ReadJSON. The error is Malformed.
 func DecodeJSON(body []byte, into any) error {
-	if problem := findWrongName(body, reflect.TypeOf(into)); problem != "" {
+	body, problem := checkJSON(body, reflect.TypeOf(into))
+	if problem != "" {
 		return malformedJSONError(problem)
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -80,11 +80,7 @@ func DecodeJSON(body []byte, into any) error {
 // describeJSONError describes a decoder error without the terms of Go.
 func describeJSONError(err error) string {
 	var wrong *json.UnmarshalTypeError
-	var moment *time.ParseError
 	switch {
-	case errors.As(err, &moment):
-		return strings.Trim(moment.Value,
-			`"`) + " is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00"
 	case strings.HasPrefix(err.Error(), "Time.UnmarshalJSON"):
 		return "a time must be a JSON string"
 	case errors.As(err, &wrong) && wrong.Field != "":

@@ -7,24 +7,43 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
+
+	"weir/internal/weir"
 )
 
-// findWrongName returns a problem with the first name in a body that comes twice in one object, or that differs from
-// the name of a field in case only; "" = no name does. The body is to be decoded into a value of the type into.
+// checkJSON checks the names and the times in a body that is to be decoded into a value of the type into. It returns
+// the body in a form that encoding/json decodes as wanted, or a problem; "" = none.
 //
-// encoding/json ignores the case of names, and takes the last of several values. A reviewer, a gateway or the audit log
-// could have read another value, or no value at all.
+// A name must not come twice in one object, or differ from the name of a field in case only. encoding/json ignores the
+// case of names, and takes the last of several values. A reviewer, a gateway or the audit log could have read another
+// value, or no value at all.
 //
-// If the JSON is broken before a wrong name, the result is "". The decoder then reports the broken JSON.
-func findWrongName(body []byte, into reflect.Type) string {
+// A time is read by weir.ParseTime, as in all other ways in. encoding/json refuses times that RFC 3339 allows, and
+// accepts some that it does not allow.
+//
+// If the JSON is broken before a problem, there is no problem. The decoder then reports the broken JSON.
+func checkJSON(body []byte, into reflect.Type) (checked []byte, problem string) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	var open []*jsonLevel
 	next := into // the type of the next value
+	copied := 0  // number of bytes of the body that are in checked
 	for {
+		began := int(d.InputOffset())
 		token, err := d.Token()
 		if err != nil {
-			return ""
+			return append(checked, body[copied:]...), ""
+		}
+		if text, isText := token.(string); isText && isTime(next) {
+			at, err := weir.ParseTime(text)
+			if err != nil {
+				return nil, err.Error()
+			}
+			began += bytes.IndexByte(body[began:], '"') // behind white space, a comma or a colon
+			checked = append(checked, body[copied:began]...)
+			checked = append(checked, at.Format(quotedTime)...)
+			copied = int(d.InputOffset())
 		}
 		switch token {
 		case json.Delim('{'):
@@ -38,13 +57,23 @@ func findWrongName(body []byte, into reflect.Type) string {
 			open = open[:len(open)-1]
 		}
 		if len(open) == 0 {
-			return ""
+			return append(checked, body[copied:]...), ""
 		}
-		var problem string
 		if problem, next = open[len(open)-1].add(token); problem != "" {
-			return problem
+			return nil, problem
 		}
 	}
+}
+
+// quotedTime is the layout of a time in JSON.
+const quotedTime = `"` + time.RFC3339Nano + `"`
+
+// isTime reports whether a value of the type is a time, or points to one.
+func isTime(t reflect.Type) bool {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t == reflect.TypeFor[time.Time]()
 }
 
 // jsonLevel is an object or an array whose end is not yet read.

@@ -144,3 +144,54 @@ func FuzzDecodeJSON(f *testing.F) {
 		}
 	})
 }
+
+// Times in JSON are read as all other times: by RFC 3339, section 5.6.
+func TestReadJSON_ReadsTimesOfRFC3339(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"2030-01-31T08:00:00Z":               "2030-01-31T08:00:00Z",
+		"2030-01-31t08:00:00z":               "2030-01-31T08:00:00Z",
+		"2030-01-31t08:00:00.5+01:00":        "2030-01-31T07:00:00.5Z",
+		`2030-01-31\u0074` + `08:00:00z`:     "2030-01-31T08:00:00Z",
+		"2016-12-31T23:59:60Z":               "2017-01-01T00:00:00Z", // a leap second
+		"2017-01-01T00:59:60.25+01:00":       "2017-01-01T00:00:00.25Z",
+		"2016-12-30T23:59:60Z":               "",
+		"9999-12-31T23:59:60Z":               "",
+		"2030-01-31T08:00:00,5Z":             "",
+		"2030-01-31T8:00:00Z":                "",
+		"2030-01-31T08:00:00+24:00":          "",
+		"2030-01-31T08:00:00":                "",
+		"2030-01-31 08:00:00Z":               "",
+		"2030-02-30T08:00:00Z":               "",
+		"2030-01-31T08:00:00Z and then some": "",
+		"":                                   "",
+	} {
+		type inner struct {
+			At *time.Time `json:"at"`
+		}
+		var in struct {
+			First  time.Time   `json:"first"`
+			List   []time.Time `json:"list"`
+			Nested inner       `json:"nested"`
+			Text   string      `json:"text"`
+		}
+		body := strings.ReplaceAll(`{ "first" : "TIME", "list":["TIME" , "TIME"],
+			"nested": {"at":"TIME"}, "text": "2030-01-31t08:00:00z"}`, "TIME", text)
+		err := httpio.DecodeJSON([]byte(body), &in)
+		if want == "" {
+			if weir.KindOf(err) != weir.Malformed || !strings.Contains(err.Error(), "is not a time by RFC 3339") {
+				t.Errorf("%q: got %v, want it refused as no time by RFC 3339", text, err)
+			}
+			continue
+		}
+		if err != nil || len(in.List) != 2 || in.Nested.At == nil || in.Text != "2030-01-31t08:00:00z" {
+			t.Errorf("%q: got %+v, %v; want two times in the list, the nested one, and the text unchanged", text, in, err)
+			continue
+		}
+		for _, at := range append(in.List, in.First, *in.Nested.At) {
+			if got := at.UTC().Format(time.RFC3339Nano); got != want {
+				t.Errorf("%q: got %s, want %s", text, got, want)
+			}
+		}
+	}
+}

@@ -32,7 +32,7 @@ func ParseTime(text string) (time.Time, error) {
 		return time.Time{}, notTimeError(text)
 	}
 	t := before.Add(time.Second)
-	if first := t.UTC(); first.Day() != 1 || first.Hour() != 0 || first.Minute() != 0 {
+	if first := t.UTC(); first.Day() != 1 || first.Hour() != 0 || first.Minute() != 0 || t.Year() > 9999 {
 		return time.Time{}, notTimeError(text)
 	}
 	return t, nil
