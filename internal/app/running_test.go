@@ -78,7 +78,7 @@ func TestRunning_SweepTellsRefusedKeysFromAnOutage(t *testing.T) {
 	for path, wants := range map[string][]string{
 		"/api/lanes":   {`"refusedKeys":1,"refusedKey":"/stuck","hasFewRefused":true`},
 		"/api/metrics": {`weir_lane_refused_keys{lane="0"} 1`, `weir_lane_paused{by="cms",lane="0"} 0`},
-		"/api/dashboard": {"The CMS refuses the messages of 1 key", "/stuck", "403 Forbidden",
+		"/api/dashboard": {"The CMS does not take the messages of 1 key", "/stuck", "403 Forbidden",
 			"Messages of other keys are sent."},
 	} {
 		answer := httptest.NewRecorder()

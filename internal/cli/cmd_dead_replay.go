@@ -280,7 +280,7 @@ func describePause(l *wire.Lane) string {
 	switch l.PausedBy {
 	case "cms":
 		if l.HasFewRefused {
-			return fmt.Sprintf("pauses, because the CMS refuses %s", formatCount(l.RefusedKeys, "key"))
+			return fmt.Sprintf("pauses, because the CMS does not take %s", formatCount(l.RefusedKeys, "key"))
 		}
 		return "is paused, because the CMS is unavailable"
 	case "calendar":

@@ -135,7 +135,7 @@ func (d *drill) refusesOneKey() {
 	d.setFaults(`{"refuseUnder":"/stuck"}`)
 	id := d.post("/stuck/a")
 	d.awaitCondition("the refused key is known", time.Minute, func() bool { return d.readLane().RefusedKeys == 1 })
-	d.awaitOnPage("CMS refuses one key", "The CMS refuses the messages of 1 key", "/stuck/a", "403 Forbidden")
+	d.awaitOnPage("CMS refuses one key", "The CMS does not take the messages of 1 key", "/stuck/a", "403 Forbidden")
 	if strings.Contains(d.readPage("/api/dashboard"), "The CMS is unavailable.") {
 		d.t.Error("the page calls the CMS unavailable, which takes all other keys")
 	}
