@@ -109,7 +109,6 @@ var mutants = []mutant{
 	{"an event is dropped at its first failure", "notify/result.go", "if now.Sub(next.FirstTriedAt) >= giveUpAfter {", "if true {", "untold", ""},
 	{"events of a receiver that is away are postponed", "notify/lines.go", "\t\tt.leaveInRow(l, m.Event)\n\t}", "\t\tt.handleFailure(m.Event, response{})\n\t}", "rewritten", ""},
 	{"events without room in memory are postponed", "notify/outbox_read.go", "l.readOnlyUpTo(m.KeyBefore(), t.sender.Now())", "t.inProgress[mailKey(m)] = true\n\t\tt.handleFailure(m, response{})", "rewritten", ""},
-	{"an outbox with events that have no room is taken for empty", "notify/outbox_read.go", " || t.lines.isBehind()\n}", "\n}", "untold", ""},
 	{"retention before its time", "lane/retention_remove.go", "ok && !end.After(now)", "ok && !end.IsZero()", "removed", ""},
 	{"idempotency keys are left", "lane/retention_remove.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})", "_ = idem", "left", ""},
 	{"retention stops at a row that storage refuses to remove", "lane/retention_remove.go", "t.reportRefused(t.lane, m.seq, err)\n\t\t\treturn nil\n\t\t}\n\t}", "return err\n\t\t}\n\t}", "left", ""},
@@ -181,18 +180,13 @@ var mutantsOfAudits = []mutant{
 
 // mutantsOfGrowth has the mutants that TestGrowth catches.
 var mutantsOfGrowth = []mutant{
-	{"a clean-up job begins anew in each round", "upkeep/upkeep.go", "job.Run(limited, stored.marker)", `job.Run(limited, "")`, "growth", "30"},
 	{"clean-up jobs share a limit, in a fixed order", "upkeep/upkeep.go", "slices.SortStableFunc(due, func(a, b *jobState) int { return a.lastAt.Compare(b.lastAt) })\n\tfor _, job := range due {", "ctx, cancel := context.WithTimeout(ctx, stepLimit)\n\tdefer cancel()\n\tfor _, job := range due {", "growth", "30"},
 	{"a clean-up job that is not done waits for a day", "upkeep/upkeep.go", "if !step.IsDone {", "if false {", "growth", "30"},
-	{"a walk is done before its end", "upkeep/job.go", "Step{Marker: next, IsDone: isDone}, err", "Step{IsDone: isDone || next == next}, err", "growth", "30"},
-	{"the marker of a job that failed is lost", "upkeep/upkeep.go", "next := position{marker: step.Marker, nextAt: k.nextAt(job, step)}", "next := position{nextAt: k.nextAt(job, step)}", "growth", "30"},
 	{"leases of bulk replays are left", "upkeep/leases.go", `{"batch-", "replay-"}`, `{"batch-"}`, "growth", "30"},
 	{"rejected files are left", "upkeep/job.go", ", RejectedFiles(p.Files.RemoveRejected))", ")", "growth", "30"},
 	{"documents without a batch are left", "upkeep/job.go", ", BatchDocuments(p.Batches.RemoveDocuments))", ")", "growth", "30"},
 	{"old rows of the history are left", "upkeep/job.go", "HistoryRows(p.History), ", "", "growth", "30"},
 	{"the index of the audit log is left", "audit/log.go", "indexOps(storage.Delete, row.Key, terms)...)", "indexOps(storage.Delete, row.Key, terms)[:0]...)", "growth", "30"},
-	{"the quota counts each try", "filing/filer.go", "case lane.IsNotAppended(err), IsRefusal(err):", "case IsRefusal(err):", "quota", "30"},
-	{"the quota counts a submission again after a lost answer", "upstream/charge.go", "if !q.remembered[*id] {", "if true {", "quota", "30"},
 	{"the quota does not count", "upstream/charge.go", "case result == weir.Appended:", "case false:", "quota", "30"},
 }
 
