@@ -88,9 +88,11 @@ func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn boo
 	if settings.Delivery.URL != "" {
 		found.cms = settings.addPositions(a.newCMS(withoutSignIn))
 	}
-	if a.cms != nil && a.contracts != nil {
-		var err error
-		a.sender, err = a.newStepsSender()
+	if a.cms != nil && (a.contracts != nil || found.contracts != nil) {
+		sender, err := a.newStepsSender()
+		if a.contracts != nil {
+			a.sender = sender
+		}
 		found.contracts = errors.Join(found.contracts, settings.addPositions(err))
 	}
 	return a, found

@@ -40,15 +40,15 @@ var (
 )
 
 // decodeYAML reads YAML into the settings. It returns the names of the variables that the YAML uses, and that are
-// unset or empty.
-func (s *Settings) decodeYAML(text string, env func(string) string) (missing []string, err error) {
+// unset or empty, and an error for each unknown key.
+func (s *Settings) decodeYAML(text string, env func(string) string) (missing []string, unknown []error, err error) {
 	marked := variablePattern.ReplaceAllString(text, markBegin+"$1"+markEnd)
 	file, err := parser.ParseBytes([]byte(marked), 0)
 	if err != nil {
-		return nil, errors.New(markReverser.Replace(yaml.FormatError(err, false, false)) + hintAtQuotes(text))
+		return nil, nil, errors.New(markReverser.Replace(yaml.FormatError(err, false, false)) + hintAtQuotes(text))
 	}
 	if m := defaultPattern.FindString(text); m != "" {
-		return nil, fmt.Errorf("%s has a default, which is not supported: write ${NAME}, and set the variable", m)
+		return nil, nil, fmt.Errorf("%s has a default, which is not supported: write ${NAME}, and set the variable", m)
 	}
 	s.file = steps.NewFile(marked, file.Docs, markPattern, env)
 	expander := &envExpander{env: env, values: map[string]string{}}
@@ -59,11 +59,12 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 		}
 		ast.Walk(expander, doc.Body)
 		s.body = doc.Body
-		if err := yaml.NodeToValue(doc.Body, s, yaml.Strict()); err != nil {
-			return expander.missing, describeTypeError(err)
+		unknown = append(unknown, findUnknownKeys(doc.Body, reflect.TypeFor[Settings]())...)
+		if err := yaml.NodeToValue(doc.Body, s); err != nil {
+			return expander.missing, unknown, describeTypeError(err)
 		}
 	}
-	return expander.missing, nil
+	return expander.missing, unknown, nil
 }
 
 // describeTypeError describes an error of the YAML decoder without the names of Go types. For an unknown setting, the

@@ -158,20 +158,35 @@ func loadSettings(env func(string) string) (Settings, error) {
 	}
 	path := configPath(env)
 	s.fileName = filepath.Base(path)
-	text, err := os.ReadFile(path)
+	text, err := readSettingsFile(path)
 	if err != nil {
-		return s, errors.Join(append(problems, fmt.Errorf("weir.yaml cannot be read: %w", err))...)
+		return s, errors.Join(append(problems, err)...)
 	}
-	missing, err := s.decodeYAML(string(text), env)
+	missing, unknown, err := s.decodeYAML(text, env)
 	for _, name := range missing {
 		problems = append(problems,
 			fmt.Errorf("%s names ${%s}, which is not set in the environment", s.fileName, name))
 	}
 	if err != nil {
 		problems = append(problems, s.expander.hideValues(fmt.Errorf("%s: %w", s.fileName, err)))
+	}
+	for _, key := range unknown {
+		problems = append(problems, s.expander.hideValues(fmt.Errorf("%s: %w", s.fileName, key)))
+	}
+	if err != nil {
 		return s, errors.Join(problems...)
 	}
 	return s, s.addPositions(errors.Join(append(problems, s.checkValues()...)...))
+}
+
+// readSettingsFile reads weir.yaml.
+func readSettingsFile(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("%s cannot be read: %w; the variable WEIR_CONFIG names the file of the settings",
+			filepath.Base(path), err)
+	}
+	return string(text), nil
 }
 
 // configPath returns the path of weir.yaml, which WEIR_CONFIG can set. A relative path begins at the folder of

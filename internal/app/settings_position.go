@@ -42,7 +42,10 @@ func (s *Settings) addPosition(err error) error {
 	if m := (steps.Mistake{}); errors.As(err, &m) { // an error of package steps already has line and column
 		return s.expander.hideValues(fmt.Errorf("%s: %w", s.fileName, err))
 	}
-	text := err.Error()
+	text := withoutPackage(err.Error())
+	if text != err.Error() {
+		err = errors.New(text)
+	}
 	m := problemPath.FindStringSubmatch(text)
 	if m == nil {
 		return s.expander.hideValues(err)
@@ -60,6 +63,18 @@ func (s *Settings) addPosition(err error) error {
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
 	return s.expander.hideValues(err)
+}
+
+// withoutPackage returns the text of a problem of delivery.url without the name of the package that found it, so that
+// the text begins with the path. Other problems of these packages get no position: weir check --offline would take a
+// problem on a line that names a variable for one of the variable.
+func withoutPackage(text string) string {
+	for _, name := range []string{"cms: ", "steps: "} {
+		if rest, isOf := strings.CutPrefix(text, name); isOf && strings.HasPrefix(rest, "delivery.url ") {
+			return rest
+		}
+	}
+	return text
 }
 
 // findNode returns the node at a path such as contracts[0].fields[1], or nil if the file has no such node.

@@ -290,6 +290,10 @@ func TestLoadSettings_Refuses(t *testing.T) {
 			"callbacks.allowedHosts[0].secret"},
 		"HostField": {minimal + "callbacks: { allowedHosts: [{ host: x.example, key: s3cret }] }\n",
 			`unknown field "key"`},
+		"UnknownElsewhere": {strings.Replace(minimal, "delivery: {", "delivery: { superseed: true,", 1),
+			`[2:13] unknown field "superseed"; did you mean supersede?`},
+		"UnknownZone": {minimal + "calendar: { zone: Mars }\n",
+			`[5:13] unknown field "zone"; known here: closed, timezone`},
 		"UnknownLane": {minimal + "lane: 2\n", `[5:1] unknown field "lane"; did you mean lanes?`},
 		"UnknownVersion": {strings.Replace(minimal, "./@path }", "./@path, verison: ./@v }", 1),
 			"did you mean version?"},
@@ -310,7 +314,8 @@ func TestLoadSettings_Refuses(t *testing.T) {
 			`[4:52] contracts[0] "article": key[1]: path "./["`},
 		"KeyGroup": {strings.Replace(minimal, "./@path", "{ path: ./@path }", 1),
 			`is not a list`},
-		"RelativeURL": {strings.Replace(minimal, "http://127.0.0.1:7072", "", 1), "absolute"},
+		"RelativeURL": {strings.Replace(minimal, "http://127.0.0.1:7072", "", 1),
+			"weir.yaml: [2:18] delivery.url is not an absolute"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -331,6 +336,38 @@ func TestLoadSettings_Refuses(t *testing.T) {
 			}
 		}
 	})
+	t.Run("UnknownKeysAndOtherProblems", func(t *testing.T) {
+		t.Parallel()
+		_, err := New(newEnvironment(t, `lanes: 0
+maxBodi: 1MiB
+delivery: { url: "http://127.0.0.1:7072/api", superseed: true }
+calendar: { zone: Mars }
+contracts:
+  - name: article
+    root: article
+    key: "./["
+    titel: x
+    fields: [{ path: ./title, rule: required, typ: number }]
+    steps: [{ name: find, get: "/items?ref={{ keyy }}" }]
+`), nil)
+		for _, want := range []string{`[1:8] lanes is 0`, `[2:1] unknown field "maxBodi"`, `[3:47] unknown field "superseed"`,
+			`[4:13] unknown field "zone"`, `[8:10] contracts[0] "article": key: `, `[9:5] unknown field "titel"`,
+			`[10:47] unknown field "typ"`, `keyy is not known here`} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("New = %v, want an error with %q", err, want)
+			}
+		}
+	})
+}
+
+func TestLoadSettings_WithoutTheFile(t *testing.T) {
+	t.Parallel()
+	_, err := loadSettings(newEnvironment(t, minimal, "WEIR_CONFIG", "mine.yaml"))
+	for _, want := range []string{"mine.yaml cannot be read: ", "no such file", "WEIR_CONFIG"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
 }
 
 func TestLoadSettings_NothingButComments(t *testing.T) {

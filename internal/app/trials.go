@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -50,11 +49,11 @@ func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 // openWithStandIns returns an App without storage and without sign-in, with a stand-in for the value of each variable
 // that weir.yaml names. variables maps these stand-ins, and actual values, to the texts ${NAME}.
 func openWithStandIns(env func(string) string) (a *App, found problems, variables map[string]string) {
-	text, err := os.ReadFile(configPath(env))
+	text, err := readSettingsFile(configPath(env))
 	if err != nil {
-		return nil, problems{settings: errors.New("weir.yaml cannot be read: " + err.Error())}, nil
+		return nil, problems{settings: err}, nil
 	}
-	names := namedVariables(string(text))
+	names := namedVariables(text)
 	variables = map[string]string{}
 	standIn := func(name string) string {
 		if !slices.Contains(names, name) {
