@@ -109,7 +109,7 @@ func (c *meteredContent) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.content.Read(p)
-	if spent := c.parts.budget.spend(countTags(p[:n])); spent != nil {
+	if spent := c.parts.budget.spend(countMarks(p[:n])); spent != nil {
 		return 0, spent
 	}
 	return n, err

@@ -98,14 +98,14 @@ func (r *Runner) Accept(ctx context.Context, s Spec, body io.Reader) (wire.Batch
 		return wire.Batch{}, apiError(err)
 	}
 
-	id, counted := one.batch.ID, &tagCounter{Reader: body}
+	id, counted := one.batch.ID, &markCounter{Reader: body}
 	one.batch.Bytes, one.progress.Digest, err = storeDocument(ctx, r.Blobs, id, counted)
 	switch {
 	case err != nil:
 	case one.batch.Bytes == 0:
 		err = malformedError("the body is empty")
 	case one.batch.Format != wire.BatchZip:
-		err = checkTags(&one.batch, counted.tags)
+		err = checkMarks(&one.batch, counted.marks)
 	}
 	if err != nil {
 		r.discardDocument(ctx, id, one.batch.Bytes)

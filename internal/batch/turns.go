@@ -16,7 +16,7 @@ const (
 	turnLength = 2 * time.Second
 	// maxStay is the time after which a batch that is being filed leaves its place, if a batch of another upstream
 	// waits for one. It later reads its document again from the beginning. A batch that is being checked stays, because
-	// its position is not stored; maxWork bounds its time.
+	// its position is not stored; its budget bounds its time.
 	maxStay = 2 * time.Minute
 )
 

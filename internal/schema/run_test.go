@@ -345,7 +345,8 @@ func (w *world) useQuota() {
 
 // fileBatch accepts a batch with an invalid part, and waits until all its messages are appended.
 func (w *world) fileBatch() {
-	b, err := w.batches.Accept(w.Context(), batch.Spec{Mode: wire.BatchValid, IdempotencyKey: "k"},
+	b, err := w.batches.Accept(w.Context(), batch.Spec{Mode: wire.BatchValid, IdempotencyKey: "k",
+		Upstream: "newsroom"},
 		strings.NewReader(`<feed><article path="/batch"/><article/></feed>`))
 	w.must(err)
 	w.waitUntil("the end of the batch", func() bool {
