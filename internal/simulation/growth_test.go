@@ -91,7 +91,7 @@ func runDepot(t *testing.T, seed uint64) *depot {
 	t.Helper()
 	d := newDice(seed)
 	defer watchForSpin(seed, d, spinLimit)()
-	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@path",
+	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"},
 		Split: "/feed/article"}}, contract.Limits{MaxBody: depotBody})
 	if err != nil {
 		t.Fatal(err)
