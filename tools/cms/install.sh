@@ -70,7 +70,7 @@ unpack_ghost() {
 
 install_part() {
   local part=$1 folder=$target/$1 log=$target/$1.log stamp began=$SECONDS
-  stamp=$({ cd "$here" && find "$part" -type f -print0 | sort -z | xargs -0 cat; } | sha256sum)
+  stamp=$(cd "$here" && find . -path "./$part/*" -type f -print0 | sort -z | xargs -0 cat /dev/null | sha256sum)
   [ "$(cat "$folder/.installed" 2>/dev/null)" != "$stamp" ] || return 0
 
   echo "installing $part below build/cms"

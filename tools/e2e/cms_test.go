@@ -354,10 +354,10 @@ func testHostileKeys(t *testing.T, s siteTest) {
 	w := s.newRun(t, "hostile", 2, 1)
 	stages := map[string]string{}
 	for version := 1; version <= 2; version++ {
-		for _, key := range hostileKeys {
+		for n, key := range hostileKeys {
 			slug := s.prefix("hostile-") + key
-			body, idempotencyKey := w.articleOf(slug, version)
-			id, err := w.postBodyUntilAccepted(t.Context(), body, idempotencyKey)
+			body, _ := w.articleOf(slug, version)
+			id, err := w.postBodyUntilAccepted(t.Context(), body, fmt.Sprintf("%d@%d", n, version))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -373,11 +373,11 @@ func testHostileKeys(t *testing.T, s siteTest) {
 	}
 	s.checkHostile(t, stages)
 
-	for _, key := range hostileKeys {
+	for n, key := range hostileKeys {
 		if stages[key] != "dead" {
 			continue
 		}
-		id, err := w.postBodyUntilAccepted(t.Context(), s.deleteOf(s.prefix("hostile-")+key), "delete "+key)
+		id, err := w.postBodyUntilAccepted(t.Context(), s.deleteOf(s.prefix("hostile-")+key), fmt.Sprintf("delete %d", n))
 		if err != nil {
 			t.Fatal(err)
 		}

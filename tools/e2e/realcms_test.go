@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -149,7 +150,11 @@ func (w *cmsRun) postOnce(ctx context.Context, slug string, version int) (id str
 	return w.postBodyOnce(ctx, body, idempotencyKey)
 }
 
-// postBodyUntilAccepted repeats the post of a message until Weir accepts it, and returns the message's id.
+// errInvalid means that Weir will never accept a message.
+var errInvalid = errors.New("the message is invalid")
+
+// postBodyUntilAccepted repeats the post of a message until Weir accepts it, and returns the message's id. It gives up if
+// the message is invalid.
 func (w *cmsRun) postBodyUntilAccepted(ctx context.Context, body, idempotencyKey string) (string, error) {
 	for {
 		id, err := w.postBodyOnce(ctx, body, idempotencyKey)
@@ -158,6 +163,9 @@ func (w *cmsRun) postBodyUntilAccepted(ctx context.Context, body, idempotencyKey
 			w.ids[id] = true
 			w.mu.Unlock()
 			return id, nil
+		}
+		if errors.Is(err, errInvalid) {
+			return "", err
 		}
 		select {
 		case <-ctx.Done():
@@ -183,7 +191,11 @@ func (w *cmsRun) postBodyOnce(ctx context.Context, body, idempotencyKey string) 
 	if err != nil {
 		return "", err
 	}
-	if resp.StatusCode != http.StatusAccepted {
+	switch resp.StatusCode {
+	case http.StatusAccepted:
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return "", fmt.Errorf("%w: got %s: %.300s", errInvalid, resp.Status, text)
+	default:
 		return "", fmt.Errorf("got %s: %.300s", resp.Status, text)
 	}
 	location := resp.Header.Get("Location")

@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// cmsClient is not http.DefaultClient, whose transport the end-to-end tests replace.
+var cmsClient = &http.Client{Transport: &http.Transport{}}
+
 // callJSON makes one request, and returns an error if the status is not 2xx. client, header, body and answer can be
 // nil.
 func callJSON(ctx context.Context, client *http.Client, method, address string, header http.Header, body,
@@ -28,7 +31,7 @@ func callJSON(ctx context.Context, client *http.Client, method, address string, 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if client == nil {
-		client = http.DefaultClient
+		client = cmsClient
 	}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -188,7 +188,7 @@ func answersStatus(ctx context.Context, address string, want int) error {
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := cmsClient.Do(req)
 	if err != nil {
 		return err
 	}

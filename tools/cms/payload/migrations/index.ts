@@ -1,0 +1,3 @@
+import { down, up } from './initial'
+
+export const migrations = [{ up, down, name: 'initial' }]
