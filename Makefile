@@ -98,7 +98,7 @@ forwarding: azurite openapi ## the end-to-end tests of stops, drains, crashes an
 	E2E_HTTP=forwarding go test -C tools -count=1 -timeout 25m $(TESTFLAGS) -run '^($(FORWARDED))' ./e2e
 
 # CMS=… of make test-cms names some of these. make run has another CMS=….
-SITES := directus strapi-mariadb strapi-postgres
+SITES := apostrophe directus ghost keystone mediawiki payload strapi-mariadb strapi-postgres
 
 test-cms: azurite ## the recipes against real CMSs, which it installs below build/cms: minutes for each; CMS='ghost directus' picks some of all
 	@tools/realcms/install-packages.sh cms

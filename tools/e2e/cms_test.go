@@ -377,7 +377,8 @@ func testHostileKeys(t *testing.T, s siteTest) {
 		if stages[key] != "dead" {
 			continue
 		}
-		id, err := w.postBodyUntilAccepted(t.Context(), s.deleteOf(s.prefix("hostile-")+key), fmt.Sprintf("delete %d", n))
+		body := s.deleteOf(s.prefix("hostile-") + key)
+		id, err := w.postBodyUntilAccepted(t.Context(), body, fmt.Sprintf("delete %d", n))
 		if err != nil {
 			t.Fatal(err)
 		}

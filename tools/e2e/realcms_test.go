@@ -153,8 +153,8 @@ func (w *cmsRun) postOnce(ctx context.Context, slug string, version int) (id str
 // errInvalid means that Weir will never accept a message.
 var errInvalid = errors.New("the message is invalid")
 
-// postBodyUntilAccepted repeats the post of a message until Weir accepts it, and returns the message's id. It gives up if
-// the message is invalid.
+// postBodyUntilAccepted repeats the post of a message until Weir accepts it, and returns its id. If the message
+// is invalid, it gives up.
 func (w *cmsRun) postBodyUntilAccepted(ctx context.Context, body, idempotencyKey string) (string, error) {
 	for {
 		id, err := w.postBodyOnce(ctx, body, idempotencyKey)

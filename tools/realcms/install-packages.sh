@@ -39,7 +39,7 @@ find_missing() {
   local packages=(php-cli php-mysql php-xml php-curl mariadb-server-core mariadb-client-core rabbitmq-server)
   if is_for_cms; then
     # npm compiles a part of Directus.
-    packages+=(postgresql php-mbstring)
+    packages+=(postgresql php-mbstring php-intl)
     command -v g++ >/dev/null || missing+=(g++)
     command -v python3 >/dev/null || missing+=(python3)
   fi

@@ -102,15 +102,15 @@ func TestInstallPackages(t *testing.T) {
 		"nothing is missing for real CMSs": {
 			with(full, func(m *machine) {
 				m.programs = append([]string{"g++", "python3"}, programs...)
-				m.packages = allPackages + "postgresql installed\nphp-mbstring installed\n"
+				m.packages = allPackages + "postgresql installed\nphp-mbstring installed\nphp-intl installed\n"
 			}), []string{"cms"}, "", 0,
 		},
 		"packages of real CMSs": {
 			full, []string{"cms"},
-			"missing: g++ python3 postgresql php-mbstring\nsu -c 'install-packages.sh cms'\n", 1,
+			"missing: g++ python3 postgresql php-mbstring php-intl\nsu -c 'install-packages.sh cms'\n", 1,
 		},
 		"check packages of real CMSs": {
-			full, []string{"cms", "--check"}, "missing: g++ python3 postgresql php-mbstring\n", 1,
+			full, []string{"cms", "--check"}, "missing: g++ python3 postgresql php-mbstring php-intl\n", 1,
 		},
 		"neither root nor sudo": {bare, nil, missing + "su -c install-packages.sh\n", 1},
 		"sudo wants a password": {
