@@ -80,8 +80,7 @@ func (a *apostrophe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(200, showDoc(id, docs[id]))
 	case r.Method == http.MethodDelete:
 		delete(a.draft, id)
-		delete(a.live, id)
-		reply(200, map[string]any{})
+		delete(a.live, id) // and answers 200 without a body
 	default:
 		reply(200, a.save(id, r))
 	}

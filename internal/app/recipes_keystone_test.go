@@ -23,9 +23,8 @@ type keystone struct {
 }
 
 const (
-	keystoneNoDatabase = `{"message":"Prisma error","path":["article"],"extensions":{"code":"KS_PRISMA_ERROR"}}`
-	keystoneTaken      = `{"message":"Prisma error: Unique constraint failed on the fields: (slug)",` +
-		`"path":["createArticle"],"extensions":{"code":"KS_PRISMA_ERROR"}}`
+	// keystonePrisma is the error if the database is away, and if another item has the slug.
+	keystonePrisma = `{"message":"Prisma error","path":["article"],"extensions":{"code":"KS_PRISMA_ERROR"}}`
 	keystoneDenied = `{"message":"Access denied: You cannot create that Article","path":["createArticle"],` +
 		`"extensions":{"code":"KS_ACCESS_DENIED"}}`
 	keystoneAway = `{"message":"Access denied: You cannot update that Article - it may not exist",` +
@@ -76,7 +75,7 @@ func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case v.Data["title"] == "refused":
 		failure = keystoneInvalid
 	case field == "createArticle" && k.findItem(fmt.Sprint(v.Data["slug"])) != "":
-		failure = keystoneTaken
+		failure = keystonePrisma
 	}
 	if failure != "" {
 		fmt.Fprintf(w, `{"errors":[%s],"data":{"%s":null}}`, failure, field)
@@ -143,7 +142,7 @@ func TestRecipe_Keystone(t *testing.T) {
 	}{
 		"New":              {false, nil, "find create publish"},
 		"There":            {true, nil, "find update"},
-		"CreatedMeanwhile": {false, []string{"", keystoneTaken}, "find create find create publish"},
+		"CreatedMeanwhile": {false, []string{"", keystonePrisma}, "find create find create publish"},
 		"RemovedMeanwhile": {true, []string{"", keystoneAway}, "find update find update"},
 		"RemovedBeforePublish": {
 			false, []string{"", "", keystoneAway}, "find create publish find update",
@@ -186,10 +185,10 @@ func TestRecipe_KeystoneFails(t *testing.T) {
 		reason   string
 		steps    string
 	}{
-		"NoDatabase": {newKeystone(), "token-of-keystone", []string{keystoneNoDatabase}, weir.OutcomeUnavailable,
+		"NoDatabase": {newKeystone(), "token-of-keystone", []string{keystonePrisma}, weir.OutcomeUnavailable,
 			"Prisma error", "find"},
-		"NoDatabaseForCreate": {newKeystone(), "token-of-keystone", []string{"", keystoneNoDatabase}, weir.OutcomeRetry,
-			"create: 200: Prisma error", "find create"},
+		"NoDatabaseForCreate": {newKeystone(), "token-of-keystone", []string{"", keystonePrisma, keystonePrisma},
+			weir.OutcomeUnavailable, "find: 200: Prisma error", "find create find"},
 		"TokenEnded": {newKeystone(), "another", nil, weir.OutcomeUnavailable,
 			"create: 200: Access denied: You cannot create that Article", "find create"},
 		"WrongValue": {newKeystone(), "token-of-keystone", []string{"", keystoneInvalid}, weir.OutcomeRejected,
