@@ -64,7 +64,8 @@ func StartWordPress(ctx context.Context, o WordPressOptions) (*WordPress, error)
 	if err != nil {
 		return nil, err
 	}
-	wp := &WordPress{User: "weir", LoginPassword: rand.Text(), dir: dir, port: o.Port, log: o.Log, php: php}
+	wp := &WordPress{User: "weir", LoginPassword: rand.Text(), dir: dir, port: o.Port, log: o.Log, php: php,
+		database: mariadb{dir: dir}} // copySite writes the path of the socket before the server is made
 	if wp.log == nil {
 		wp.log = io.Discard
 	}
