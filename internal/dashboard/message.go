@@ -149,7 +149,8 @@ func (v *messageView) explainFirstWait(u Uncounted) {
 	}
 }
 
-// loadBodies loads the body, the preview of the requests and, if the message was edited, the difference.
+// loadBodies loads the body, the preview of the requests if the message can still be sent, and the difference if it was
+// edited.
 func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	ctx := reading.ctx
 	reading.loadPart("the body", func() error {
@@ -163,16 +164,18 @@ func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 		v.Body, v.BodyCut, v.IsRedacted = indentXML(part), cut, body.IsRedacted
 		return err
 	})
-	reading.loadPart("the requests", func() error {
-		t, err := d.Messages.Try(ctx, id, v.Edited)
-		if e, ok := asError(err); ok && (e.Kind == weir.NotFound || e.Kind == weir.Conflict) {
-			return nil // the load of the body reports the same reason
-		}
-		if err == nil {
-			v.Preview = newPreview(&t)
-		}
-		return err
-	})
+	if v.CanReplay || v.CanCancel { // otherwise no request of the message follows
+		reading.loadPart("the requests", func() error {
+			t, err := d.Messages.Try(ctx, id, v.Edited)
+			if e, ok := asError(err); ok && (e.Kind == weir.NotFound || e.Kind == weir.Conflict) {
+				return nil // the load of the body reports the same reason
+			}
+			if err == nil {
+				v.Preview = newPreview(&t)
+			}
+			return err
+		})
+	}
 	if v.Edited {
 		reading.loadPart("the difference", func() error {
 			text, err := d.Messages.Difference(ctx, id)

@@ -17,7 +17,7 @@ const showRequests = `(document.querySelectorAll('.requests details').forEach(d 
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
-	single, refused := dashboardtest.MessageID(1), dashboardtest.MessageID(2)
+	single, refused := dashboardtest.MessageID(1), dashboardtest.MessageID(5)
 	f.Data.Trials = map[string]trial.Trial{
 		single: {Needs: "request", Verdict: trial.Open, Steps: []trial.Step{{Name: "request", Request: &trial.Request{
 			Method: "POST", Address: "https://cms.example/content", Body: "<article/>"}}}},
@@ -53,6 +53,10 @@ func TestPreview(t *testing.T) {
 		}
 		browser.Eval[bool](b, showRequests)
 		savePicture(b, "preview-"+name)
+	}
+	b.Visit("/api/dashboard/messages/" + dashboardtest.MessageID(2))
+	if browser.Eval[bool](b, "document.querySelector('.requests') != null") {
+		t.Error("the page of a delivered message shows requests, want none: Weir sends no more for it")
 	}
 	b.Size(375, 800)
 	b.Visit("/api/dashboard/messages/" + dashboardtest.MessageID(3) + "?theme=dark")
