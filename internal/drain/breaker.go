@@ -59,7 +59,12 @@ type breaker struct {
 	settleTail  time.Time // the end of the settle time that saveTo writes into tail; it includes maxSkew
 	pausedUntil time.Time
 	pauseReason string
-	pauseCount  int // pauses in a row
+	pauseCount  int    // pauses in a row
+	pauseCause  string // see lane.CMSPause
+	hasPaused   bool   // the lane has paused since its last delivery
+	// planPause returns the length of a pause for which the CMS did not ask, see outlook.planPause.
+	// nil = the length that the backoff asks for.
+	planPause func(now time.Time, delay time.Duration) time.Duration
 
 	retryStreak     int                 // failures with the outcome retry since the last verdict
 	suspectKeys     int                 // number of keys that must fail until the CMS is the cause
@@ -117,7 +122,8 @@ func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 	settles := limitTime(t.SettleUntil, now.Add(g.settle+2*maxSkew))
 	g.settleUntil, g.settleTail = laterOf(g.settleUntil, settles), laterOf(g.settleTail, settles)
 	g.pausedUntil = limitTime(t.PausedUntil, now.Add(maxDelay))
-	g.pauseReason, g.pauseCount = t.PauseReason, int(t.PauseCount)
+	g.pauseReason, g.pauseCount, g.pauseCause = t.PauseReason, int(t.PauseCount), t.PauseCause
+	g.hasPaused = g.hasPaused || t.PauseCount > 0
 	if t.Counts.Delivered > g.deliveredBefore {
 		g.resetStreaks() // another process has delivered messages after this process's failures
 	}
@@ -193,6 +199,25 @@ func (g *breaker) classifyRetry(e *lane.Entry, r weir.Result, now time.Time) wei
 	return g.classifyUnavailable(e, r, now)
 }
 
+// causeOf returns the cause of a pause that a result makes. If the CMS has asked for the pause, no
+// recovery ends it.
+func causeOf(cause string, r weir.Result) string {
+	if r.RetryAfter > 0 {
+		return ""
+	}
+	return cause
+}
+
+// takeRecovery is called after each result. It reports whether a lane that had paused has delivered a
+// message.
+func (g *breaker) takeRecovery(outcome weir.Outcome) bool {
+	if outcome != weir.OutcomeDelivered || !g.hasPaused {
+		return false
+	}
+	g.hasPaused = false
+	return true
+}
+
 func (g *breaker) countFailure() {
 	g.failures++
 	if g.failures >= alternateAfter || g.alternateFor > 0 {
@@ -224,7 +249,7 @@ func (g *breaker) beginSettling(now time.Time) {
 // recordVerdict records that the CMS works, because it took or rejected a message.
 func (g *breaker) recordVerdict(e *lane.Entry) {
 	g.resetStreaks()
-	g.pauseCount, g.pausedUntil, g.pauseReason = 0, time.Time{}, ""
+	g.pauseCount, g.pausedUntil, g.pauseReason, g.pauseCause = 0, time.Time{}, "", ""
 	delete(g.suspects, e.Seq())
 }
 
@@ -242,6 +267,14 @@ func (g *breaker) resetStreaks() {
 // liftPause ends the pause, because an operator has resumed the lane. Each key gets another turn.
 func (g *breaker) liftPause() {
 	g.pausedUntil, g.nextRoundAt, g.pauseReason, g.pauseCount = time.Time{}, time.Time{}, "", 0
+	g.pauseCause = ""
+	clear(g.probedKeys)
+}
+
+// endPause ends the pause, because another lane has delivered a message. Each key gets another turn.
+// If the CMS fails again, the pauses go on to grow.
+func (g *breaker) endPause() {
+	g.pausedUntil, g.nextRoundAt, g.pauseCause = time.Time{}, time.Time{}, ""
 	clear(g.probedKeys)
 }
 
@@ -262,6 +295,7 @@ func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Tim
 	}
 	g.refusingSince, g.probedBelow, g.nextRoundAt = time.Time{}, 0, time.Time{}
 	g.probedKeys[e.KeyHash()], g.pauseReason = true, r.Reason
+	g.pauseCause = causeOf(lane.CauseAway, r)
 	g.beginPause(r.RetryAfter, now, maxDelay)
 	return weir.OutcomeUnavailable
 }
@@ -291,6 +325,10 @@ func (g *breaker) deferMessage(e *lane.Entry, r weir.Result, now time.Time, isPr
 		return weir.OutcomeRetry
 	}
 	g.probedKeys[e.KeyHash()], g.pauseReason = true, r.Reason
+	g.pauseCause = causeOf(lane.CauseRefused(e.Message.Contract), r)
+	if r.Outcome == weir.OutcomeUnavailable && !r.Refused {
+		g.pauseCause = causeOf(lane.CauseAway, r)
+	}
 	g.probes++
 	if r.RetryAfter > 0 { // Retry-After applies to all messages
 		g.pausedUntil, g.probedBelow, g.nextRoundAt = now.Add(limitDelay(0, r.RetryAfter)), 0, time.Time{}
@@ -321,7 +359,12 @@ func (g *breaker) hasVerdictSince(e *lane.Entry) bool {
 func (g *breaker) beginPause(asked time.Duration, now time.Time, longest time.Duration) {
 	g.pauseCount++
 	g.probes = 0
-	delay := max(min(g.backoff.pauseDelay(g.pauseCount, 0), longest), limitDelay(0, asked))
+	delay := min(g.backoff.pauseDelay(g.pauseCount, 0), longest)
+	if g.planPause != nil && longest == maxDelay && asked == 0 {
+		delay = g.planPause(now, delay)
+	}
+	g.hasPaused = true
+	delay = max(delay, limitDelay(0, asked))
 	g.pausedUntil = laterOf(g.pausedUntil, now.Add(delay))
 }
 
@@ -376,7 +419,7 @@ const maxSkew = 2 * time.Second
 // whose clock is ahead does not begin too early.
 func (g *breaker) saveTo(t *lane.Tail) {
 	t.PausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
-	t.PauseReason, t.PauseCount = g.pauseReason, int64(g.pauseCount)
+	t.PauseReason, t.PauseCount, t.PauseCause = g.pauseReason, int64(g.pauseCount), g.pauseCause
 	t.RefusingSince, t.ProbedBelow = g.refusingSince, g.probedBelow
 	t.SettleUntil = g.settleTail
 }

@@ -81,12 +81,14 @@ type Report struct {
 	// because a holder lingers at an empty lane.
 	HolderFence int64
 	isLeft      bool // State is Busy only because this process takes no lane; the lane may be free
+	isForCMS    bool // Paused for the CMS, and a recovery can end the pause; see outlook.go
 }
 
 // Drainer drains the lanes of one process. It has one worker for each lane, however many wakes, tickets and sweeps
 // come. It is safe for concurrent use.
 type Drainer struct {
 	Config
+	outlook     *outlook
 	spacer      spacer
 	leadTime    leadTime
 	completions completions
@@ -124,7 +126,7 @@ func New(cfg Config) *Drainer {
 	open, shut := context.WithCancel(ctx)
 	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, openCtx: open, stopNewWork: shut,
 		invocationTracker: invocationTracker{me: cryptorand.Text()}, workers: map[int]*laneWorker{}}
-	d.spacer.interval = cfg.Rate
+	d.spacer.interval, d.outlook = cfg.Rate, newOutlook(cfg.Backoff)
 	if cfg.AtOnce > 0 {
 		d.slots = make(chan struct{}, cfg.AtOnce)
 	}

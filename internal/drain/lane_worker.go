@@ -59,9 +59,12 @@ type laneReports struct {
 }
 
 func newLaneWorker(d *Drainer, number int) *laneWorker {
-	return &laneWorker{drainer: d, number: number, appends: &recentAppends{},
-		breaker: newBreaker(d.Backoff, d.Settle, d.Patience),
-		wake:    make(chan struct{}, 1), done: make(chan struct{}), claims: newClaimTracker(),
+	breaker := newBreaker(d.Backoff, d.Settle, d.Patience)
+	breaker.planPause = func(now time.Time, delay time.Duration) time.Duration {
+		return d.outlook.planPause(number, now, delay)
+	}
+	return &laneWorker{drainer: d, number: number, appends: &recentAppends{}, breaker: breaker,
+		wake: make(chan struct{}, 1), done: make(chan struct{}), claims: newClaimTracker(),
 		laneReports: laneReports{reported: make(chan struct{})}}
 }
 
@@ -240,6 +243,9 @@ func (t *laneWorker) lookOnce() Report {
 		return t.reportFailure(err)
 	}
 	now := t.drainer.Now()
+	if t.drainer.outlook.isPauseOver(control.Tail) {
+		control.Tail.PausedUntil = time.Time{}
+	}
 	holderFence := control.Tail.HolderFence()
 	at, work := control.NextWorkAt(now)
 	if work && !control.HasRequests() {
@@ -252,7 +258,8 @@ func (t *laneWorker) lookOnce() Report {
 		return Report{State: Idle, HolderFence: holderFence}
 	case at.After(now):
 		reason := t.drainer.explainPause(control, now)
-		return Report{State: Waiting, Until: at, Paused: reason != "", Reason: reason, HolderFence: holderFence}
+		return Report{State: Waiting, Until: at, Paused: reason != "", Reason: reason, HolderFence: holderFence,
+			isForCMS: control.Tail.PauseCause != "" && control.Tail.PausedUntil.After(now)}
 	}
 	if t.hasHolderCommitted(control.Tail) {
 		return Report{State: Busy, HolderFence: holderFence}
@@ -304,6 +311,8 @@ func (t *laneWorker) lookOnce() Report {
 type predecessor struct {
 	hasCrashed bool   // the former holder left IsOpen set in tail
 	nonce      string // the nonce that the former holder wrote into tail
+
+	hasPauseOver bool // a recovery has ended the lane's pause for the CMS
 }
 
 // holdLane raises the fence, and runs a session until the session has nothing to send or must end. When the
@@ -333,6 +342,9 @@ func (t *laneWorker) holdLane(l *lease.Lease, seen lane.Control, askedAt time.Ti
 	history := s.attempter.history
 	history.tracked = tracked
 	err = s.load(ctx, tail, former.hasCrashed)
+	if former.hasPauseOver {
+		t.breaker.endPause()
+	}
 	if seen.HasUntried(d.Now()) {
 		t.breaker.letUntriedPass(d.Now())
 	}
@@ -374,6 +386,9 @@ func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail) (w *lane.Wr
 			if tail.InFlightSeq != 0 && tail.InFlightFence == tail.Fence-1 { // the crashed holder wrote InFlightSeq
 				tail.InFlightCrashes++
 			}
+		}
+		if former.hasPauseOver = d.outlook.isPauseOver(*tail); former.hasPauseOver {
+			tail.PausedUntil = time.Time{}
 		}
 		forgetSlowAttempt(tail) // it was an attempt of a holder that crashed
 		tail.IsOpen, tail.Holder, former.nonce = true, d.Name, tail.Nonce
@@ -417,7 +432,7 @@ func (t *laneWorker) waitForNextLook(r Report) {
 	case r.State == Waiting && r.Paused:
 		// A paused lane must cost little, however often it is woken. So there is at most one look in reportFreshFor.
 		clock.Sleep(t.drainer.openCtx, min(reportFreshFor, until))
-		t.awaitWake(until - reportFreshFor)
+		t.awaitPauseEnd(until-reportFreshFor, r.isForCMS)
 	case r.State == Waiting:
 		t.awaitWake(until)
 	default:
@@ -428,21 +443,23 @@ func (t *laneWorker) waitForNextLook(r Report) {
 // forever is the longest wait for a wake. It can be long, because the sweep wakes each lane with work once a minute.
 const forever = 24 * time.Hour
 
-// awaitWake waits for a wake, for at most d. It returns early if openCtx ends. If a wake is pending, it takes the wake,
-// even if d is not positive.
-func (t *laneWorker) awaitWake(d time.Duration) {
+// awaitWake waits for a wake, for at most d, and reports whether one came. It returns early if openCtx ends. If a wake is
+// pending, it takes the wake, even if d is not positive.
+func (t *laneWorker) awaitWake(d time.Duration) bool {
 	select {
 	case <-t.wake:
-		return
+		return true
 	default:
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-t.wake:
+		return true
 	case <-timer.C:
 	case <-t.drainer.openCtx.Done():
 	}
+	return false
 }
 
 // nextWatchDelay returns the time until the next look at a lane that another process holds. If the holder is alive (has

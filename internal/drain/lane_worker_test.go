@@ -24,7 +24,8 @@ func TestLaneWorker_HandOverBetweenReadAndFence(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w := newLaneWorker(&Drainer{Config: Config{Store: p.store, Now: time.Now, Settle: 3 * time.Second}}, 0)
+				cfg := Config{Store: p.store, Now: time.Now, Settle: 3 * time.Second}
+				w := newLaneWorker(&Drainer{Config: cfg, outlook: newOutlook(Backoff{})}, 0)
 				writer, former, err := w.raiseFence(t.Context(), seen.Tail)
 				if err != nil {
 					t.Fatal(err)

@@ -26,6 +26,7 @@ type prober struct {
 	breaker   *breaker
 	due       interface{ isShut(keyHash string) bool }
 	retryFor  func(*lane.Entry) time.Duration
+	recovered func(lane.Recovery)  // see Drainer.announceRecovery
 	deferred  map[string]time.Time // by block id: the NextAt that deferProbed replaced
 }
 
@@ -47,6 +48,9 @@ func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 	outcome := p.breaker.classifyResult(c.entry, result, p.now())
 	if p.breaker.verdicts > verdicts {
 		p.endDeferral()
+	}
+	if p.breaker.takeRecovery(outcome) {
+		p.recovered(lane.Recovery{Contract: c.entry.Message.Contract, At: result.StartedAt})
 	}
 	if outcome == weir.OutcomeUnavailable {
 		p.pauseIfProbed()

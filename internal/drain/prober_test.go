@@ -13,8 +13,8 @@ func newTestProber(logKeys ...string) (*prober, *selector) {
 	s, due := newTestSelector(logKeys...)
 	s.readAhead.isAtEnd = true
 	return &prober{laneScope: s.laneScope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
-		retryFor: func(*lane.Entry) time.Duration { return 0 },
-		breaker:  s.breaker, due: due, deferred: map[string]time.Time{}}, s
+		retryFor: func(*lane.Entry) time.Duration { return 0 }, recovered: func(lane.Recovery) {},
+		breaker: s.breaker, due: due, deferred: map[string]time.Time{}}, s
 }
 
 // If the CMS has refused a key, the overdue block of the key waits for the end of the pause. Such blocks keep their

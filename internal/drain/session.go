@@ -66,7 +66,8 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	s.selector = &selector{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
 		pauses: s.pauses, breaker: s.breaker, due: s.due, versions: versions, missing: s.missing}
 	s.prober = &prober{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
-		breaker: s.breaker, due: s.due, retryFor: d.retryFor, deferred: map[string]time.Time{}}
+		breaker: s.breaker, due: s.due, retryFor: d.retryFor,
+		recovered: func(r lane.Recovery) { d.announceRecovery(t.number, r) }, deferred: map[string]time.Time{}}
 	s.attempter = &attempter{laneScope: scope, drainer: d, guard: guard, history: history,
 		prefetch: &bodyPrefetch{store: scope.store}, patience: t.breaker.patience, leastTime: leastTime{d.retryFor},
 		remembered: remembered, missing: s.missing, isTrusted: isTrusted, host: s}

@@ -44,6 +44,7 @@ type CMSPause struct {
 	PausedUntil   time.Time // end of the pause; an untried message can be sent earlier, see Control.HasUntried
 	PauseReason   string
 	PauseCount    int64     // number of pauses in a row
+	PauseCause    string    // which recovery ends the pause, see Recovery.Ends; "" = none
 	RefusingSince time.Time // time since which the CMS has refused everything; zero = it does not refuse everything
 	ProbedBelow   int64     // if not 0: the CMS refuses, and each key with a message below this number had its turn
 }
@@ -141,6 +142,7 @@ func (t Tail) tailValues() map[string]any {
 		rows.NextDueAt.Is(t.NextDueAt), rows.NextUntriedAt.Is(t.NextUntriedAt),
 		rows.LastReleasedAt.Is(t.LastReleasedAt), rows.RequestsSeen.Is(t.RequestsSeen),
 		rows.PausedUntil.Is(t.PausedUntil), rows.PauseReason.Is(t.PauseReason), rows.PauseCount.Is(t.PauseCount),
+		rows.PauseCause.Is(t.PauseCause),
 		rows.RefusingSince.Is(t.RefusingSince), rows.ProbedBelow.Is(t.ProbedBelow),
 		rows.SettleUntil.Is(t.SettleUntil), rows.NextAllowedAt.Is(t.NextAllowedAt),
 		rows.Holder.Is(t.Holder), rows.LastError.Is(t.LastError), rows.LastErrorAt.Is(t.LastErrorAt),
@@ -163,8 +165,8 @@ func tailFrom(r storage.Row) Tail {
 		RequestsSeen: rows.RequestsSeen.Of(v), SentBelow: rows.SentBelow.Of(v),
 		DueState: DueState{rows.NextDueAt.Of(v), rows.NextUntriedAt.Of(v), rows.LastReleasedAt.Of(v)},
 		CMSPause: CMSPause{PausedUntil: rows.PausedUntil.Of(v), PauseReason: rows.PauseReason.Of(v),
-			PauseCount: rows.PauseCount.Of(v), RefusingSince: rows.RefusingSince.Of(v),
-			ProbedBelow: rows.ProbedBelow.Of(v)},
+			PauseCount: rows.PauseCount.Of(v), PauseCause: rows.PauseCause.Of(v),
+			RefusingSince: rows.RefusingSince.Of(v), ProbedBelow: rows.ProbedBelow.Of(v)},
 		Missing:    unpackMissing(rows.Missing.Of(v)),
 		SendLimits: SendLimits{rows.SettleUntil.Of(v), rows.NextAllowedAt.Of(v)},
 		HolderReport: HolderReport{rows.Holder.Of(v), rows.LastError.Of(v), rows.LastErrorAt.Of(v),

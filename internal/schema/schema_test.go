@@ -57,6 +57,7 @@ var kinds = map[string]string{
 
 	"row   meta | lanes":                            "number of lanes, and a change of it",
 	"row   meta | forgotten":                        "how far the search for lost bodies has come",
+	"row   meta | recovered":                        "last recovery of the CMS",
 	"row   history | <10 digits>_<10 base32>":       "counters of an instance for one hour",
 	"row   audit | <19 digits>_<12 hex>":            "entry of the audit log",
 	"row   audit | a_index":                         "how far entries of earlier versions are indexed",

@@ -187,6 +187,7 @@ func (c *checker) noteAnswered(r *request, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.recordTurn(r)
+	c.noteAsked(c.laneOf(r.id.Lane), r)
 	f := c.laneOf(r.id.Lane).log[r.id.Seq-1]
 	f.isRejected = f.isRejected || isRejection(r.status)
 	if r.status == 200 {

@@ -31,6 +31,7 @@ type counts struct {
 	Forgotten, Erased, Redacted, Discarded     int
 	Bulks, BulkReplayed, Blockers              int
 	Flowed, Missing                            int
+	Recovered, Ended                           int
 	Crowded, Turned, Removed, Kept, Items      int
 	Told, ToldAgain, Postponed, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int
@@ -88,18 +89,19 @@ type filed struct {
 
 // laneState is a lane as the checker knows it.
 type laneState struct {
-	log     []*filed // in the order of sequence numbers; log[0] has the number 1
-	fence   int64    // fence of the last holder
-	takenAt time.Time
-	takenBy *process // the last holder
-	taken   int      // number of messages in the log when takenBy took the lane
-	commit  int64    // number of the last commit under fence
-	nonce   string   // nonce of the last holder
-	last    lane.Control
-	active  []*request             // requests that the CMS works on, except the look-ups of chains
-	busy    time.Time              // when the CMS last finished a request of the lane
-	pauses  map[string]storedPause // operators' pauses in storage, by row key
-	forgets map[string]bool        // open requests to forget a version, by the hash of key and contract
+	log        []*filed // in the order of sequence numbers; log[0] has the number 1
+	fence      int64    // fence of the last holder
+	takenAt    time.Time
+	takenBy    *process // the last holder
+	taken      int      // number of messages in the log when takenBy took the lane
+	commit     int64    // number of the last commit under fence
+	nonce      string   // nonce of the last holder
+	last       lane.Control
+	active     []*request             // requests that the CMS works on, except the look-ups of chains
+	askedUntil time.Time              // end of the last pause for which the CMS has asked
+	busy       time.Time              // when the CMS last finished a request of the lane
+	pauses     map[string]storedPause // operators' pauses in storage, by row key
+	forgets    map[string]bool        // open requests to forget a version, by the hash of key and contract
 	// forgottenIDs has the remembered ids that a holder forgot. An entry stays until a chain looks the item up. The
 	// map's keys are hashes of ordering key and contract. The value is the fence of the holder that forgot the id.
 	forgottenIDs map[string]int64
@@ -121,6 +123,7 @@ type checker struct {
 	expected  []*submission
 	snapshots int
 	stuck     string                         // name of the blob that storage refuses to remove; empty = not chosen yet
+	takenSent time.Time                      // when the last request was sent that the CMS took
 	told      map[string]map[weir.Stage]bool // stages in the events that receivers got, by address and message id
 	tries     map[string]int                 // requests to receivers that no written row stands for, by webhook-id and address
 	history   chronicle
@@ -306,6 +309,7 @@ func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[str
 		c.counts.Takeovers++
 		c.checkHandedOver(l, number)
 		c.checkTakenOnce(p, l, number)
+		c.checkPauseEnded(p, l, number, v)
 	case fence == l.fence && nonce == l.nonce && commit > l.commit: // a refused commit leaves a gap in the numbers
 	default:
 		c.addViolation("fence", "%s committed %d under fence %d in lane %d, where %d under %d was last", p.name, commit,

@@ -33,6 +33,7 @@ type request struct {
 	sent    time.Time     // time at which the process sent the request
 	began   time.Time     // time at which the request reached the CMS
 	status  int           // status that the CMS answers, even if the answer is lost
+	asked   time.Duration // Retry-After of the answer
 	cut     chan struct{} // closed when the client gives the request up
 	done    chan struct{} // closed when the CMS has answered or has dropped the connection
 }
@@ -72,6 +73,10 @@ func (c *fakeCMS) planAnswer(id weir.ID, body string) plan {
 	}
 	if w.swift {
 		p.takes /= 50
+	}
+	if w.absence.isOn() {
+		p.refuse, p.status = !w.absence.busy, 503
+		return p
 	}
 	if n, err := numberOf(body); err == nil && (n == w.bad[0] || n == w.bad[1]) {
 		p.status = []int{500, 422, 403}[n%3]
@@ -217,6 +222,8 @@ func (c *wire) exchangeRequest(r *http.Request, id weir.ID, body string, plan pl
 	req := &request{p: p, id: id, key: r.Header.Get("Weir-Key"), body: body, sent: time.Now(), status: plan.status,
 		cut: make(chan struct{}), done: make(chan struct{})}
 	req.fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
+	seconds, _ := strconv.Atoi(plan.header.Get("Retry-After"))
+	req.asked = time.Duration(seconds) * time.Second
 	req.attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
 	_, req.replay, _ = idempotencyKey(r)
 	name := fmt.Sprint("trip ", id.Lane, " ", id.Seq)

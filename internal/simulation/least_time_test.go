@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -102,9 +103,5 @@ func (c *checker) mayTryMore(f *filed) bool {
 
 // isRejection reports whether the CMS rejects a message by a status.
 func isRejection(status int) bool {
-	switch status {
-	case 401, 403, 407, 408, 409, 423, 425, 429:
-		return false
-	}
-	return status/100 == 4
+	return slices.Contains([]int{400, 413, 414, 415, 422, 431}, status)
 }

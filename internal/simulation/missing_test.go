@@ -80,6 +80,8 @@ func (s *slot) deploy() {
 const (
 	// unsendable is the number of the messages of a missing contract that fileMissing posts, each with a key of its own.
 	unsendable = 40
+	// claimsLast is the time after which a claim of a process that has ended does not count any more.
+	claimsLast = 15 * time.Second
 	// flows is the time within which messages of other keys are delivered beside messages that wait for their contract.
 	flows = 5 * time.Second
 	// returns is the time within which messages are delivered when their contract is back and a process has started.
@@ -96,6 +98,7 @@ func (w *world) fileMissing(ctx context.Context) bool {
 		time.Sleep(left)
 	}
 	w.redeploy(true)
+	time.Sleep(claimsLast)         // a process that was just stopped may have claimed a lane
 	first := len(w.check.expected) // the number of the next submission
 	w.fileAllOf(ctx, first, unsendable, "gone", w.missing.contract)
 	other := map[string]string{"article": "edit", "edit": "article"}[w.missing.contract]
@@ -106,7 +109,7 @@ func (w *world) fileMissing(ctx context.Context) bool {
 	}
 	w.check.checkFlows(first+unsendable, others)
 	w.redeploy(false)
-	limit := returns + w.hosting.cold + 2*unsendable*w.rate
+	limit := returns + claimsLast + w.hosting.cold + 2*unsendable*w.rate
 	for end := time.Now().Add(limit); time.Now().Before(end) && w.check.countWaiting(first, unsendable) > 0; {
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -126,6 +126,10 @@ var mutants = []mutant{
 	{"the time of the first failure outlasts a replay", "lane/batch.go", "if e.AttemptsSinceReplay() == 0 {", "if e.AttemptCount == 0 {", "hasty", "3000@574"},
 	{"a new holder forgets that the CMS fails", "drain/breaker.go", "g.isSuspected = t.PauseCount > 0 || !t.RefusingSince.IsZero()", "_ = t", "spared", "3000@164"},
 	{"a quiet lane does not notice that the CMS fails", "drain/prober.go", "return max(2, min(len(waiting), suspectKeys))", "return suspectKeys", "spared", ""},
+	{"a recovery ends no pause of other lanes", "drain/outlook.go", "return o.last.Ends(t)", "return false && o.last.Ends(t)", "unaware", "3000@93"},
+	{"no lane is the scout", "drain/outlook.go", "if delay > longest && ", "if false && delay > longest && ", "unaware", "3000@60"},
+	{"a recovery ends pauses that begin after it", "lane/recovery.go", "r.At.After(t.LastErrorAt)", "!r.At.IsZero()", "ended|unaware|stuck", ""},
+	{"a recovery ends a pause for which the CMS has asked", "drain/breaker.go", "if r.RetryAfter > 0 {\n\t\treturn \"\"", "if false {\n\t\treturn \"\"", "ended", ""},
 	{"bodies without a message are left", "lane/retention_forgotten.go", "if info.Marked || len(parts) != 3 {", "if true {", "left", ""},
 }
 

@@ -77,6 +77,7 @@ type settings struct {
 	refusesBody           bool             // storage refuses to remove one body
 
 	missing missing  // see missing_test.go
+	absence *absence // see recoveries_test.go; nil = the CMS is not away
 	hosting hosting  // see host_test.go
 	sizes   sizes    // see sizes_test.go
 	leaving leaving  // see moves_test.go
@@ -132,6 +133,7 @@ func drawSettings(d *dice) settings {
 	s.drawBlocking(d)
 	s.drawMissing(d)
 	s.drawRetryFor(d)
+	s.drawAbsence(d)
 	return s
 }
 
@@ -355,7 +357,7 @@ func (w *world) liveThrough(ctx context.Context) {
 	}
 	w.quiet = time.Now()
 	w.check.checkAtRest(ctx, w.awaitRest(ctx) && w.fileRefused(ctx) && w.fileBlocker(ctx) &&
-		w.fileMissing(ctx) && w.fileOutdated(ctx) && w.fileLast(ctx) && w.eraseAgain(ctx))
+		w.fileMissing(ctx) && w.fileOutdated(ctx) && w.fileAway(ctx) && w.fileLast(ctx) && w.eraseAgain(ctx))
 	w.letDaysPass(ctx)
 	w.endWorld(ctx)
 }

@@ -95,6 +95,7 @@ const (
 	PausedUntil     Time = "PausedUntil"
 	PauseReason     Text = "PauseReason"
 	PauseCount      Int  = "Pauses"
+	PauseCause      Text = "PauseCause"
 	RefusingSince   Time = "Refusing"
 	ProbedBelow     Int  = "Probed"
 	SettleUntil     Time = "SettleUntil"
@@ -195,6 +196,9 @@ const (
 	WalkStartedAt Time = "StartedAt"
 	WalkNextAt    Time = "NextAt"
 )
+
+// RecoveredAt is a column of the last recovery of the CMS, meta/recovered.
+const RecoveredAt Time = "RecoveredAt"
 
 // Columns of the record of epochs, meta/lanes.
 const (

@@ -43,12 +43,13 @@ const (
 	DeadPrefix         = "x_"
 )
 
-// The record of epochs and the record of the search for forgotten bodies are in the partition meta,
-// which belongs to no lane.
+// The record of epochs, the record of the search for forgotten bodies and the last recovery of the CMS are in the
+// partition meta, which belongs to no lane.
 const (
 	MetaPartition = "meta"
 	LanesKey      = "lanes"
 	ForgottenKey  = "forgotten"
+	RecoveredKey  = "recovered"
 )
 
 // seqDigits is the number of digits of the largest int64.

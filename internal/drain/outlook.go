@@ -1,0 +1,185 @@
+package drain
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/panics"
+)
+
+// Each lane has a breaker of its own, but all lanes write to the same CMS. So the lanes of a
+// process share what they learn about it:
+//
+//   - A delivery by a lane that had paused for the CMS is a recovery. It ends the pauses of the same cause in all lanes
+//     of the process at once. A process that knows of a recovery writes it into storage. A process with lanes that pause
+//     reads it there, once for all its lanes.
+//   - While the CMS is away, one lane at a time is the scout: its pauses are short, so that a recovery is noticed soon.
+//     All other lanes pause for as long as the backoff asks.
+//
+// A pause that the CMS asked for (Retry-After) has no cause, so no recovery ends it. Neither does a
+// recovery end an operator's pause, the settle time or the calendar. Each recovery ends a pause at
+// most once, because a pause that begins after it has a later failure. So the endings are no more
+// than the pauses of the lanes that recovered, even if the CMS takes only some messages.
+
+const (
+	// A scout pauses for at most the time since the trouble began, divided by scoutShare.
+	scoutShare = 8
+	// readsRecoveryMin and readsRecoveryMax bound the time between two reads of the stored
+	// recovery.
+	readsRecoveryMin, readsRecoveryMax = 5 * time.Second, time.Minute
+)
+
+// outlook is what the lanes of a process know together about the CMS. It is safe for concurrent
+// use.
+type outlook struct {
+	backoff Backoff
+
+	mu           sync.Mutex
+	troubleSince time.Time         // when a lane first paused since the last recovery; zero = none did
+	plannedAt    time.Time         // when a lane last began a pause
+	probes       map[int]time.Time // by lane: the end of its pause
+	last         lane.Recovery     // the last known recovery
+	readAt       time.Time         // when the stored recovery was last read
+}
+
+func newOutlook(b Backoff) *outlook { return &outlook{backoff: b, probes: map[int]time.Time{}} }
+
+// planPause is called when a lane begins a pause that the CMS did not ask for. It returns the
+// length of the pause: the given delay, or a shorter one if the lane has to be the scout.
+func (o *outlook) planPause(number int, now time.Time, delay time.Duration) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.troubleSince.IsZero() || now.Sub(o.plannedAt) > patienceResetAfter {
+		o.troubleSince = now
+	}
+	o.plannedAt = now
+	longest := max(o.backoff.longestDelay(1), now.Sub(o.troubleSince)/scoutShare)
+	if delay > longest && !o.hasProbe(number, now, now.Add(longest)) {
+		delay = longest
+	}
+	o.probes[number] = now.Add(delay)
+	return delay
+}
+
+// hasProbe reports whether the pause of another lane ends between two times.
+func (o *outlook) hasProbe(except int, after, by time.Time) bool {
+	for number, at := range o.probes {
+		if number != except && at.After(after) && !at.After(by) {
+			return true
+		}
+	}
+	return false
+}
+
+// noteRecovery records a recovery, and reports whether it is later than the last known one.
+func (o *outlook) noteRecovery(r lane.Recovery) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !r.At.After(o.last.At) {
+		return false
+	}
+	o.last, o.troubleSince = r, time.Time{}
+	clear(o.probes)
+	return true
+}
+
+// isPauseOver reports whether the last known recovery ends the lane's pause for the CMS.
+func (o *outlook) isPauseOver(t lane.Tail) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last.Ends(t)
+}
+
+// takeReadTurn reports whether the stored recovery has to be read now. It also returns the time
+// until the next read.
+func (o *outlook) takeReadTurn(now time.Time) (isDue bool, next time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.troubleSince.IsZero() {
+		o.troubleSince, o.plannedAt = now, now
+	}
+	next = min(max(now.Sub(o.troubleSince)/scoutShare, readsRecoveryMin), readsRecoveryMax)
+	if since := now.Sub(o.readAt); since < next && since >= 0 {
+		return false, next - since
+	}
+	o.readAt = now
+	return true, next
+}
+
+// announceRecovery is called when a lane that had paused has delivered a message. It ends the
+// pauses of the other lanes of this process, and tells other processes by a row in storage.
+func (d *Drainer) announceRecovery(number int, r lane.Recovery) {
+	if !d.outlook.noteRecovery(r) {
+		return
+	}
+	d.wakePaused(number)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isClosed {
+		return
+	}
+	d.wg.Go(func() {
+		defer panics.Log(d.Log, "drain: recovery")
+		ctx, cancel := context.WithTimeout(d.ctx, closeTimeout)
+		defer cancel()
+		if err := d.Store.SaveRecovery(ctx, r); err != nil && d.ctx.Err() == nil {
+			d.Log.Warn("drain: recovery of the cms not stored", "err", err)
+		}
+	})
+}
+
+// wakePaused wakes the workers, except one, whose lanes pause for the CMS, or are being looked at.
+// Each then looks whether its pause is over.
+func (d *Drainer) wakePaused(except int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for number, t := range d.workers {
+		if number != except && t.mayPauseForCMS() {
+			t.wakeUp()
+		}
+	}
+}
+
+// mayPauseForCMS reports whether the worker waits for the end of a pause for the CMS, or is about
+// to.
+func (t *laneWorker) mayPauseForCMS() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.endTenure == nil && (t.reportedRound != t.round || t.report.isForCMS)
+}
+
+// awaitPauseEnd waits like awaitWake. If the lane pauses for the CMS, it meanwhile looks into
+// storage for a recovery that another process has noticed.
+func (t *laneWorker) awaitPauseEnd(d time.Duration, isForCMS bool) {
+	end := t.drainer.Now().Add(d)
+	for {
+		left := end.Sub(t.drainer.Now())
+		if !isForCMS {
+			t.awaitWake(left)
+			return
+		}
+		isDue, next := t.drainer.outlook.takeReadTurn(t.drainer.Now())
+		if isDue {
+			t.drainer.readRecovery()
+		}
+		if t.awaitWake(min(left, next)) || left <= next || t.drainer.openCtx.Err() != nil {
+			return
+		}
+	}
+}
+
+// readRecovery reads the stored recovery, and wakes the paused lanes if it is a new one.
+func (d *Drainer) readRecovery() {
+	ctx, cancel := context.WithTimeout(d.openCtx, closeTimeout)
+	defer cancel()
+	r, err := d.Store.ReadRecovery(ctx)
+	if err != nil {
+		return // the next read follows soon, and the pause ends anyway
+	}
+	// The clocks of the process that wrote it and of the last holder can differ.
+	if r.At = r.At.Add(maxSkew); d.outlook.noteRecovery(r) {
+		d.wakePaused(-1)
+	}
+}

@@ -1,0 +1,129 @@
+package simulation_test
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// When the faults are over and all lanes are idle, the CMS of some seeds is away for a while.
+// Meanwhile the upstreams post messages of many keys, and the lanes pause. When the CMS is back,
+// the first lane that delivers a message ends the pauses of all lanes, of its own process at once
+// and of others soon.
+
+// backWithin is the time within which all messages must be delivered when the CMS is back.
+const backWithin = 20 * time.Second
+
+// absence has the time for which the CMS is away, and how.
+type absence struct {
+	lasts time.Duration // 0 = the seed has no such time
+	busy  bool          // the CMS answers 503; else it refuses connections
+
+	mu    sync.Mutex
+	until time.Time
+}
+
+// drawAbsence draws the absence of the CMS. Most seeds have none.
+func (s *settings) drawAbsence(d *dice) {
+	if s.rate > 0 || len(s.backoff.Steps) > 0 || s.missing.contract != "" ||
+		!d.drawChance("absence", 0.12) {
+		return
+	}
+	s.absence = &absence{lasts: d.drawBetween("absence", 30*time.Second, time.Minute),
+		busy: d.drawChance("absence busy", 0.5)}
+	s.backoff.Max = time.Minute
+}
+
+// begin makes the CMS go away.
+func (a *absence) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.until = time.Now().Add(a.lasts)
+}
+
+// isOn reports whether the CMS is away now.
+func (a *absence) isOn() bool {
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Now().Before(a.until)
+}
+
+// awayMessages returns the number of messages that are posted while the CMS is away.
+func (w *world) awayMessages() int { return 4 * w.lanes }
+
+// fileAway posts messages while the CMS is away, and checks that all are delivered soon after. It
+// reports whether all work is done afterwards.
+func (w *world) fileAway(ctx context.Context) bool {
+	if w.absence == nil {
+		return true
+	}
+	for left := w.check.undisturbedFor(); left > 0; left = w.check.undisturbedFor() {
+		time.Sleep(left)
+	}
+	first, n := w.check.countExpected(), w.awayMessages()
+	w.absence.begin()
+	w.fileAllOf(ctx, first, n, "away", "article")
+	time.Sleep(time.Until(w.absence.until))
+	for end := time.Now().Add(backWithin); time.Now().Before(end) && !w.check.isAllTaken(first, n); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	w.check.checkBack(first, n)
+	w.quiet = time.Now()
+	return w.awaitRest(ctx)
+}
+
+// countExpected returns the number of the submissions so far, which is the number of the next one.
+func (c *checker) countExpected() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.expected)
+}
+
+// checkBack checks that the CMS has taken the n submissions from the number first on.
+func (c *checker) checkBack(first, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := first; i < first+n; i++ {
+		c.counts.Recovered++
+		if f := c.filedAs(i); f != nil && !f.taken {
+			c.addViolation("unaware", "seq %d of lane %d still waits, %s after the CMS was back", f.id.Seq,
+				f.id.Lane, backWithin)
+		}
+	}
+}
+
+// clocksApart is the largest difference between times that two processes read from their clocks,
+// with the tolerance that a process has for a recovery that another one has stored.
+const clocksApart = 6 * time.Second
+
+// checkPauseEnded checks a holder that takes a lane and ends its pause for the CMS: the CMS has not
+// asked for the pause, and has taken a message that was sent after the lane's last failure.
+func (c *checker) checkPauseEnded(p *process, l *laneState, number int, v map[string]any) {
+	was := l.last.Tail
+	until, _ := v["PausedUntil"].(time.Time)
+	if !was.PausedUntil.After(p.nowAtMost()) || !until.Before(was.PausedUntil) {
+		return
+	}
+	switch {
+	case time.Now().Before(l.askedUntil.Add(-clocksApart / 2)):
+		c.addViolation("ended", "%s ended the pause of lane %d, for which the CMS has asked", p.name, number)
+	case c.takenSent.Before(was.LastErrorAt.Add(-clocksApart)):
+		c.addViolation("ended", "%s ended the pause of lane %d, which failed %s after the last delivery was sent",
+			p.name, number, was.LastErrorAt.Sub(c.takenSent))
+	default:
+		c.counts.Ended++
+	}
+}
+
+// noteAsked records an answer of the CMS: a delivery, or a pause that the CMS asks for.
+func (c *checker) noteAsked(l *laneState, r *request) {
+	if r.status == 200 && r.sent.After(c.takenSent) {
+		c.takenSent = r.sent
+	}
+	if r.asked > 0 && r.status >= 400 {
+		l.askedUntil = time.Now().Add(r.asked)
+	}
+}
