@@ -53,7 +53,9 @@ func withLongTitle(slug string) string {
 	return strings.Replace(realcms.ArticleOf(slug, 1), "<title>", "<title>"+strings.Repeat("long ", 30), 1)
 }
 
-func withLongSlug(slug string) string { return realcms.ArticleOf(slug+strings.Repeat("-long", 60), 1) }
+func withLongSlug(slug string) string {
+	return strings.Replace(realcms.ArticleOf(slug, 1), `" version`, strings.Repeat("-long", 60)+`" version`, 1)
+}
 
 func withLongBody(slug string) string {
 	return strings.Replace(realcms.ArticleOf(slug, 1), "<body>", "<body>"+strings.Repeat("long ", 3000), 1)
@@ -219,7 +221,7 @@ func testCMSKilled(t *testing.T, s siteTest) {
 	w := s.newRun(t, "away", 20, 1)
 	sent := w.startPacedRace(50 * time.Millisecond)
 	w.awaitWrites(10)
-	if err := s.site.KillWeb(); err != nil {
+	if err := s.site.StopWeb(); err != nil {
 		t.Fatal(err)
 	}
 	w.letPass(10 * time.Second)
@@ -378,7 +380,7 @@ func testHostileKeys(t *testing.T, s siteTest) {
 			continue
 		}
 		body := s.deleteOf(s.prefix("hostile-") + key)
-		id, err := w.postBodyUntilAccepted(t.Context(), body, fmt.Sprintf("delete %d", n))
+		id, err := w.postBodyUntilAccepted(t.Context(), body, fmt.Sprintf("delete-%d", n))
 		if err != nil {
 			t.Fatal(err)
 		}

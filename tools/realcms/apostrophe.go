@@ -35,7 +35,7 @@ func (a *apostrophe) newCommand() *exec.Cmd {
 	cmd := a.node(filepath.Join(a.programs, "apostrophe"), []string{
 		"DATABASE_URI=postgres://" + postgresUser + "@localhost/apos?host=" + a.database.(*postgres).dir,
 		"PORT=" + strconv.Itoa(a.port),
-		"TOKEN=" + a.key, "TOKEN_FILE=" + a.tokenPath(), "APOS_DEV=0"}, "app.js")
+		"TOKEN=" + a.key, "TOKEN_FILE=" + a.tokenPath()}, "app.js")
 	cmd.Env = append(cmd.Env, "NODE_ENV=development") // in production the assets would have to be built
 	return cmd
 }

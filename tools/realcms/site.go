@@ -134,7 +134,7 @@ func (s *Site) node(folder string, env []string, args ...string) *exec.Cmd {
 // Variables returns the environment variables that the recipe needs. url is the address to which Weir sends requests.
 func (s *Site) Variables(url string) []string { return s.cms.variables(url) }
 
-// StartWeb starts the CMS, for the first time or after KillWeb, and returns when the CMS answers. The port is the same
+// StartWeb starts the CMS, for the first time or after StopWeb, and returns when the CMS answers. The port is the same
 // after each start.
 func (s *Site) StartWeb(ctx context.Context) (err error) {
 	if s.web, err = startProcess("the CMS", s.cms.newCommand(), s.log); err != nil {
@@ -143,11 +143,8 @@ func (s *Site) StartWeb(ctx context.Context) (err error) {
 	return s.web.awaitReady(ctx, s.cms.checkReady)
 }
 
-// KillWeb kills the CMS. The database keeps running.
-func (s *Site) KillWeb() error { return s.web.killGroup() }
-
-// StopWeb ends the CMS. The database keeps running.
-func (s *Site) StopWeb() error { return s.web.stopGroup() }
+// StopWeb kills the CMS. The database keeps running.
+func (s *Site) StopWeb() error { return s.web.killGroup() }
 
 // KillDatabase kills the database server. The CMS keeps running.
 func (s *Site) KillDatabase() error { return s.database.serverProcess().killGroup() }
@@ -185,5 +182,5 @@ func (s *Site) Edit(ctx context.Context, slug string) error { return s.cms.edit(
 
 // Stop ends all processes of the site, and removes its data.
 func (s *Site) Stop() error {
-	return errors.Join(s.web.stopGroup(), s.database.serverProcess().stopGroup(), os.RemoveAll(s.dir))
+	return errors.Join(s.StopWeb(), s.database.serverProcess().stopGroup(), os.RemoveAll(s.dir))
 }

@@ -10,13 +10,14 @@ Object.defineProperty(keys, process.env.TOKEN, {
 require('apostrophe')({
   root: module,
   shortName: 'apos',
+  autoBuild: false, // Weir needs the API alone
   baseUrl: `http://127.0.0.1:${process.env.PORT}`,
   modules: {
     '@apostrophecms/express': {
       options: { port: Number(process.env.PORT), address: '127.0.0.1', session: { secret: 'weir-test' }, apiKeys: keys },
     },
     '@apostrophecms/db': { options: { uri: process.env.DATABASE_URI } },
-    '@apostrophecms/asset': { options: { autoBuild: false, watch: false, hmr: false } },
+    '@apostrophecms/asset': { options: { watch: false, hmr: false } },
     article: {},
   },
 });
