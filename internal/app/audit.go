@@ -32,7 +32,7 @@ func (r *running) auditChanges(table []route) []route {
 }
 
 func (r *running) newAuditWrapper() audit.Wrapper {
-	return audit.Wrapper{Log: r.audit, SignIn: r.signIn, Pace: audit.NewPace()}
+	return audit.Wrapper{Log: r.audit, SignIn: r.signIn, Proofs: r.proofs, Pace: audit.NewPace()}
 }
 
 // openPathsVariable is the setting with the paths that need no sign-in, separated by spaces. The template sets it.

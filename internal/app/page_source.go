@@ -28,7 +28,7 @@ func (r *running) newPages(turns *httpio.Turns, reads *httpio.Reads) http.Handle
 	source := &pageSource{r, turns}
 	return dashboard.New(dashboard.Config{Lanes: source, Past: source, Messages: source, Errors: source,
 		Replays: source, Batches: source, Schedules: source, Changes: source,
-		Obstacles: source, Reads: reads,
+		Obstacles: source, Reads: reads, ProofFor: r.newAuditWrapper().ProofFor,
 		Contracts: r.settings.contractNames(), Upstreams: r.settings.upstreamNames(), Now: time.Now,
 		Log: r.log})
 }

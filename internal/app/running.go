@@ -31,6 +31,7 @@ type running struct {
 	upkeepAt  time.Time // before this time this process begins no job of upkeep; zero = no limit
 	sweeper   *sweep.Function
 	audit     *audit.Log
+	proofs    *audit.Proofs
 	inbox     *inbox.Collector // nil = this process takes no files from the inbox
 	upstreams *upstream.Set    // nil = the settings name no upstreams, or the process runs the command weir poll
 
@@ -70,6 +71,7 @@ func newServerRunning(ctx context.Context, a *App, store *lane.Store, isHosted b
 	r.batches = r.newBatches()
 	r.inbox = r.newInbox()
 	r.audit = a.newAuditLog(store.Table)
+	r.proofs = &audit.Proofs{Table: store.Table, Now: time.Now}
 	r.upkeep = r.newUpkeep()
 	r.sweeper = r.newSweeper(r.waker)
 	r.gauges = r.newLaneGauges()

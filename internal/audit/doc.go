@@ -7,6 +7,9 @@
 // is not lost. An entry does not have the message's body. In place of the function key, an entry has the beginning of
 // the key's hash (Fingerprint). Earlier versions of Weir ignore the rows.
 //
+// On paths that need sign-in the platform names the person. On the others the operator's page sends a proof, which
+// Weir has signed for the person who opened the page (Proofs).
+//
 // An erasure removes the content of a message from its entries (Redact). An index leads from the message's id and key
 // to these entries (index.go).
 package audit

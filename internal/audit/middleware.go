@@ -59,6 +59,8 @@ type Wrapper struct {
 	Log *Log
 	// SignIn has the paths on which the platform authenticates users.
 	SignIn SignIn
+	// Proofs checks the proofs of sign-in that the page sends to open paths; nil = a proof is ignored.
+	Proofs *Proofs
 	// Pace limits the changes of each key; nil = no limit.
 	Pace *Pace
 }
@@ -105,7 +107,9 @@ func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 			next.ServeHTTP(rw, r)
 			return
 		}
-		keyID := Fingerprint(httpio.FunctionKey(r))
+		author := w.identify(r)
+		r.Header.Del(ProofHeader) // the handlers refuse headers that they do not know
+		keyID := author.KeyID
 		if err := w.Pace.check(function, keyID, w.Log.Now()); err != nil {
 			httpio.WriteError(rw, r, w.Log.Logger, err)
 			return
@@ -115,7 +119,7 @@ func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 		rec := &recordingWriter{ResponseWriter: rw, record: func(status int) {
 			if status < http.StatusMultipleChoices || status >= http.StatusInternalServerError {
 				w.Pace.count(function, keyID, w.Log.Now())
-				w.Log.Record(r.Context(), w.entryOf(r, function, c, status, body))
+				w.Log.Record(r.Context(), w.entryOf(r, author, function, c, status, body))
 			}
 		}}
 		next.ServeHTTP(rec, r)
@@ -144,14 +148,31 @@ func (w Wrapper) FingerprintOf(r *http.Request) string { return w.identify(r).Ke
 // identify returns an entry that has only the Principal and the KeyID of a request.
 func (w Wrapper) identify(r *http.Request) Entry {
 	e := Entry{KeyID: Fingerprint(httpio.FunctionKey(r))}
-	if w.SignIn.protects(r.URL.Path) {
+	switch {
+	case w.SignIn.protects(r.URL.Path):
 		e.Principal = r.Header.Get("X-MS-CLIENT-PRINCIPAL-NAME")
+	case w.SignIn.IsRequired && w.Proofs != nil:
+		e.Principal = w.Proofs.Check(r.Context(), r.Header.Get(ProofHeader))
 	}
 	return e
 }
 
-func (w Wrapper) entryOf(r *http.Request, function string, c change, status int, body *capturedBody) Entry {
-	e := w.identify(r)
+// ProofFor returns a proof for the person who has signed in and sends a request, or "" if the platform does not
+// authenticate the sender of the request.
+func (w Wrapper) ProofFor(r *http.Request) string {
+	person := r.Header.Get("X-MS-CLIENT-PRINCIPAL-NAME")
+	if !w.SignIn.protects(r.URL.Path) || w.Proofs == nil || person == "" {
+		return ""
+	}
+	proof, err := w.Proofs.Sign(r.Context(), person)
+	if err != nil {
+		w.Log.Logger.WarnContext(r.Context(), "audit: no proof of sign-in", "err", err)
+	}
+	return proof
+}
+
+// entryOf returns the entry of a change. The argument e has the author of the change.
+func (w Wrapper) entryOf(r *http.Request, e Entry, function string, c change, status int, body *capturedBody) Entry {
 	e.Action, e.Subject, e.Detail = c.action, r.PathValue("id")+r.PathValue("name"), body.describeParameters(r, c)
 	e.Function, e.Status, e.From, e.Invocation = function, status, originOf(r), httpio.InvocationID(r)
 	return e

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"weir/internal/audit"
 	"weir/internal/dashboard"
 	"weir/internal/dashboard/dashboardtest"
 	"weir/internal/weir"
@@ -60,6 +61,27 @@ func TestDashboard_Headers(t *testing.T) {
 			w.Body.String()); elsewhere != "" {
 			t.Errorf("%s loads or links the other origin %s, want none", name, elsewhere)
 		}
+	}
+}
+
+// The page has the proof of sign-in of the person who opened it, and sends it with each change.
+func TestDashboard_HasTheProofOfSignIn(t *testing.T) {
+	t.Parallel()
+	d := dashboardtest.NewBusy().Dashboard()
+	if page := get(d, "").Body.String(); strings.Contains(page, "data-proof") {
+		t.Error("got a proof, want none without sign-in")
+	}
+	d.ProofFor = func(r *http.Request) string { return `of "` + r.Header.Get("Person") + `"` }
+	r := httptest.NewRequest(http.MethodGet, "/api/dashboard", http.NoBody)
+	r.Header.Set("Person", "ada")
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	if page := w.Body.String(); !strings.Contains(page, `<body data-refresh="5" data-proof="of &#34;ada&#34;">`) {
+		t.Errorf("got %.900s, want the proof of ada", page)
+	}
+	script := get(d, "/assets/app.js").Body.String()
+	if !strings.Contains(script, `headers["`+audit.ProofHeader+`"] = document.body.dataset.proof`) {
+		t.Error("the script does not send the proof")
 	}
 }
 

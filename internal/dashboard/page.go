@@ -25,6 +25,7 @@ type page struct {
 	Query   string   // text in the search field
 	Styles  string   // address of the style sheet
 	Script  string   // address of the script
+	Proof   string   // proof that the operator has signed in; "" = none
 
 	key   string // key of functions/view, from the address
 	known string // version of the message's body that the browser shows; "" = the browser shows no body yet
@@ -48,6 +49,9 @@ func (d *Dashboard) newPage(r *http.Request, name string) *page {
 		Fresh: strings.Contains(r.Header.Get("Cache-Control"), "no-cache")}
 	if theme := q.Get("theme"); theme == "light" || theme == "dark" {
 		p.Theme = theme
+	}
+	if d.ProofFor != nil {
+		p.Proof = d.ProofFor(r)
 	}
 	p.Styles, p.Script = p.Link("/assets/app.css", "v", stamp), p.Link("/assets/app.js", "v", stamp)
 	return p

@@ -310,6 +310,8 @@ func (w *world) recordChange() {
 	log.Record(w.Context(), audit.Entry{Action: "pause", Subject: "s", Detail: "{}", Function: "write", Status: 200,
 		Principal: "p", KeyID: "k", From: "f", Invocation: "i"})
 	w.must(log.Redact(w.Context(), "s", lane.ErasedKey("/key")))
+	_, err := (&audit.Proofs{Table: w.store.Table, Now: time.Now}).Sign(w.Context(), "ada")
+	w.must(err)
 }
 
 // replayInBulk replays all dead messages of one key.

@@ -62,6 +62,7 @@ var kinds = map[string]string{
 	"row   audit | <19 digits>_<12 hex>":            "entry of the audit log",
 	"row   audit | a_index":                         "how far entries of earlier versions are indexed",
 	"row   audit | k_<32 hex>_<19 digits>_<12 hex>": "entry of the audit log, by its subject and keys",
+	"row   operators | secret":                      "secret of proofs of sign-in",
 	"row   replays | <13 digits><8 hex>":            "bulk replay that is over",
 	"row   batches | <13 digits><16 hex>":           "batch",
 	"row   batches | !<13 digits><16 hex>":          "batch with work",

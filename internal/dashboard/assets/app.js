@@ -282,6 +282,7 @@
         keepKey(name, key);
         headers["x-functions-key"] = key;
       }
+      if (document.body.dataset.proof) headers["Weir-Signed-In"] = document.body.dataset.proof;
       if (type) headers["Content-Type"] = type;
       if (method === "PUT" && "new" in form.dataset) headers["If-None-Match"] = "*"; // a new schedule never replaces another one
       const answer = await fetch(address, { method, headers, body, cache: "no-store" });
