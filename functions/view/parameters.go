@@ -134,7 +134,8 @@ var stages = []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Deliv
 func (p *parameters) readStage() weir.Stage {
 	s := weir.Stage(p.values.Get("stage"))
 	if s != "" && !slices.Contains(stages, s) {
-		p.addProblem("stage", fmt.Sprintf("must be one of %v", stages))
+		list := strings.Trim(fmt.Sprint(stages), "[]")
+		p.addProblem("stage", "must be one of "+strings.ReplaceAll(list, " ", ", "))
 	}
 	return s
 }

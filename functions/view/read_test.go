@@ -204,7 +204,7 @@ func TestMessages_NamesAllThatIsWrong(t *testing.T) {
 	_, ask := newReads(t)
 	w := ask("/api/messages?stage=gone&lane=4&from=yesterday&limit=0&stge=dead&key=" + strings.Repeat("k",
 		1025) + "&text=%ff&contract=a&contract=b")
-	expectAnswer(t, w, 400, `"path":"stage"`, `"path":"lane"`, `"path":"from"`, `"path":"limit"`, `stge`,
+	expectAnswer(t, w, 400, "must be one of scheduled, queued,", `"path":"stage"`, `"path":"lane"`, `"path":"from"`, `"path":"limit"`, `stge`,
 		`"path":"key"`,
 		`"path":"text"`, `"path":"contract"`)
 	expectAnswer(t, ask("/api/messages?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z"), 400, `"path":"to"`)

@@ -184,7 +184,7 @@ func describeRemaining(rests map[int]epochend.Remaining, now time.Time) string {
 			reason = r.Reason
 		}
 	}
-	text := fmt.Sprintf("Waiting for %d lanes with %d messages", lanes, waiting)
+	text := "Waiting for " + countOf(int64(lanes), "lane") + " with " + countOf(waiting, "message")
 	if until.After(now.AddDate(1, 0, 0)) {
 		text += "; nothing is sent"
 	} else if until.After(now) {
@@ -194,6 +194,14 @@ func describeRemaining(rests map[int]epochend.Remaining, now time.Time) string {
 		text += fmt.Sprintf(", because %s. `weir lanes --undo` undoes the change", reason)
 	}
 	return text + "."
+}
+
+// countOf returns a number with its noun: 1 lane, 2 lanes.
+func countOf(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // copyMessages copies the scheduled messages, the dead messages, the latest delivered versions and the remembered ids

@@ -7,10 +7,12 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -19,6 +21,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -130,7 +133,8 @@ func runSystem(ctx context.Context, o devOptions) (err error) {
 		return err
 	}
 	defer host.stopChild()
-	if err := awaitReady(ctx, host, o.weir()+"/health"); err != nil {
+	failing, err := awaitReady(ctx, host, o.weir())
+	if err != nil {
 		return ignoreCancel(ctx, o.explainLanes(err))
 	}
 	tail, err := startTail(o, log)
@@ -139,6 +143,9 @@ func runSystem(ctx context.Context, o devOptions) (err error) {
 	}
 	defer tail.stopChild()
 	o.printWelcome()
+	if failing != "" {
+		fmt.Printf("Weir does not work yet: %s. It stays up, so that you can run its commands.\n", failing)
+	}
 	select {
 	case <-ctx.Done():
 		o.printAddresses()
@@ -338,30 +345,66 @@ func (c *childProcess) stopChild() {
 	}
 }
 
-func awaitReady(ctx context.Context, host *childProcess, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+// awaitReady waits until the health of Weir is good. If the host answers in time, and the health is not good, awaitReady
+// returns the checks that fail: a change of the number of lanes that was interrupted, for example, ends only by a
+// command on the running storage.
+func awaitReady(ctx context.Context, host *childProcess, weir string) (failing string, err error) {
+	limited, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-		if err != nil {
-			return err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
+		if status, _, err := get(limited, weir+"/health"); err == nil && status == http.StatusOK {
+			return "", nil
 		}
 		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the host did not become ready at %s", address)
+		case <-limited.Done():
+			return describeFailing(ctx, weir)
 		case <-host.done:
-			return fmt.Errorf("the host ended before it was ready: %s; build/run.log has its output",
+			return "", fmt.Errorf("the host ended before it was ready: %s; build/run.log has its output",
 				describeEnd(host.lastLines))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// describeFailing returns the checks of Weir that fail.
+func describeFailing(ctx context.Context, weir string) (string, error) {
+	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var checks struct {
+		Checks map[string]struct {
+			OK     bool   `json:"ok"`
+			Detail string `json:"detail"`
+		} `json:"checks"`
+	}
+	_, body, err := get(limited, weir+"/checks")
+	if err == nil {
+		err = json.Unmarshal(body, &checks)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the host did not become ready at %s/health", weir)
+	}
+	var failing []string
+	for _, name := range slices.Sorted(maps.Keys(checks.Checks)) {
+		if c := checks.Checks[name]; !c.OK {
+			failing = append(failing, name+": "+c.Detail)
+		}
+	}
+	return strings.Join(failing, "; "), nil
+}
+
+// get returns the status and the body of an answer.
+func get(ctx context.Context, address string) (status int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return resp.StatusCode, body, err
 }
 
 func (o devOptions) printWelcome() {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,5 +129,26 @@ func TestOptions_Texts(t *testing.T) {
 	err := o.explainLanes(errors.New("the number of lanes differs from storage's"))
 	if !strings.Contains(err.Error(), "build/weir lanes N") {
 		t.Errorf("got %v, want the command that changes the number", err)
+	}
+}
+
+// A host that answers stays up, although Weir cannot work yet, and the checks that fail are named.
+func TestDescribeFailing(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"status":"failing","checks":{"queue":{"ok":true},"lanes":{"ok":false,"detail":"being changed"},
+			"clock":{"ok":false,"detail":"3s"}}}`: "clock: 3s; lanes: being changed",
+		`no JSON`: "",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/api/checks" {
+				w.Write([]byte(body))
+			}
+		}))
+		got, err := describeFailing(t.Context(), server.URL+"/api")
+		server.Close()
+		if got != want || (err != nil) != (want == "") {
+			t.Errorf("%s: got %q, %v, want %q", body, got, err, want)
+		}
 	}
 }
