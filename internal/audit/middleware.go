@@ -86,9 +86,9 @@ func (s SignIn) protects(path string) bool {
 	})
 }
 
-// Wrap returns a handler that passes requests on to next, and records each change before the answer. A status below 300
-// means that the request made a change. A status of 500 or more means that the request possibly made a change, so the
-// handler records this request, too. The parameter "function" becomes Entry.Function.
+// Wrap returns a handler that passes requests on to next, and records each change before the answer, but no dry run. A
+// status below 300 means that the request made a change. A status of 500 or more means that the request possibly made a
+// change, so the handler records this request, too. The parameter "function" becomes Entry.Function.
 //
 // The handler refuses a change of a key that makes too many; see Pace. It also refuses a change with a query parameter
 // that the change does not have: it would have no effect, and no entry would show it.
@@ -118,8 +118,10 @@ func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 		r.Body = body
 		rec := &recordingWriter{ResponseWriter: rw, record: func(status int) {
 			if status < http.StatusMultipleChoices || status >= http.StatusInternalServerError {
-				w.Pace.count(function, keyID, w.Log.Now())
-				w.Log.Record(r.Context(), w.entryOf(r, author, function, c, status, body))
+				if e := w.entryOf(r, author, function, c, status, body); !e.isDryRun() {
+					w.Pace.count(function, keyID, w.Log.Now())
+					w.Log.Record(r.Context(), e)
+				}
 			}
 		}}
 		next.ServeHTTP(rec, r)
@@ -176,6 +178,15 @@ func (w Wrapper) entryOf(r *http.Request, e Entry, function string, c change, st
 	e.Action, e.Subject, e.Detail = c.action, r.PathValue("id")+r.PathValue("name"), body.describeParameters(r, c)
 	e.Function, e.Status, e.From, e.Invocation = function, status, originOf(r), httpio.InvocationID(r)
 	return e
+}
+
+// isDryRun reports whether the request only counted. The handlers refuse a body that has the field twice or in another
+// case, so the entry and the handler have the same value.
+func (e *Entry) isDryRun() bool {
+	var detail struct {
+		DryRun bool `json:"dryRun"`
+	}
+	return json.Unmarshal([]byte(e.Detail), &detail) == nil && detail.DryRun
 }
 
 // maxFrom limits the bytes of Entry.From.

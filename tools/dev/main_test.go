@@ -96,7 +96,7 @@ func TestRestarts(t *testing.T) {
 			got = append(got, text)
 		}
 	}
-	if want := "The handler ended (code -1) and was started again."; len(got) != 1 || got[0] != want {
+	if want := "The handler ended (killed by a signal) and was started again."; len(got) != 1 || got[0] != want {
 		t.Errorf("got %q, want only %q", got, want)
 	}
 }

@@ -111,7 +111,9 @@ type restarts struct{ ended string }
 // notice returns a line for the terminal, or "" if there is nothing to say.
 func (r *restarts) notice(line string) string {
 	if _, problem, found := strings.Cut(line, "handler exited with "); found && strings.Contains(line, "Worker error") {
-		r.ended, _, _ = strings.Cut(problem, ":")
+		if r.ended, _, _ = strings.Cut(problem, ":"); r.ended == "code -1" {
+			r.ended = "killed by a signal"
+		}
 	}
 	if strings.Contains(line, "Restarting the handler of instance") {
 		r.ended = "it ends when the number of lanes changes, or when storage is removed"
