@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"weir/internal/httpio"
-	"weir/internal/lane"
 	"weir/internal/wire"
 )
 
@@ -19,7 +18,7 @@ type RememberedReader interface {
 type Remembered struct {
 	Reader    RememberedReader
 	Contracts []string // the names of all contracts in the settings
-	Lanes     int
+	LaneOf    func(key string) int
 	Logger    *slog.Logger
 }
 
@@ -38,7 +37,7 @@ func (f *Remembered) readRemembered(r *http.Request) (wire.RememberedList, error
 	if err != nil {
 		return wire.RememberedList{}, err
 	}
-	list := wire.RememberedList{Key: key, Lane: lane.Of(key, f.Lanes), Remembered: []wire.RememberedID{}}
+	list := wire.RememberedList{Key: key, Lane: f.LaneOf(key), Remembered: []wire.RememberedID{}}
 	for _, name := range contracts {
 		id, err := f.Reader.FindRemembered(r.Context(), key, name)
 		if err != nil {

@@ -43,7 +43,7 @@ func TestRemembered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			(&view.Remembered{Reader: reader, Contracts: []string{"new", "other"}, Lanes: 3,
+			(&view.Remembered{Reader: reader, Contracts: []string{"new", "other"}, LaneOf: laneOfThree,
 				Logger: slog.New(slog.DiscardHandler)}).ServeHTTP(w,
 				httptest.NewRequest(http.MethodGet, "/api/remembered?"+c.query, nil))
 			if got := strings.TrimSpace(w.Body.String()); w.Code != c.status || !strings.Contains(got, c.want) {

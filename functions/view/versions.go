@@ -20,7 +20,7 @@ type VersionReader interface {
 type Versions struct {
 	Reader    VersionReader
 	Contracts []string // the names of all contracts with the setting "supersede"
-	Lanes     int
+	LaneOf    func(key string) int
 	Logger    *slog.Logger
 }
 
@@ -39,7 +39,7 @@ func (f *Versions) readVersions(r *http.Request) (wire.VersionList, error) {
 	if err != nil {
 		return wire.VersionList{}, err
 	}
-	list := wire.VersionList{Key: key, Lane: lane.Of(key, f.Lanes), Versions: []wire.Version{}}
+	list := wire.VersionList{Key: key, Lane: f.LaneOf(key), Versions: []wire.Version{}}
 	for _, name := range contracts {
 		latest, err := f.Reader.FindLatestVersion(r.Context(), key, name)
 		if err != nil {

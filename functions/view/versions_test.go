@@ -47,7 +47,7 @@ func TestVersions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			(&view.Versions{Reader: reader, Contracts: []string{"new", "other"}, Lanes: 3,
+			(&view.Versions{Reader: reader, Contracts: []string{"new", "other"}, LaneOf: laneOfThree,
 				Logger: slog.New(slog.DiscardHandler)}).ServeHTTP(w,
 				httptest.NewRequest(http.MethodGet, "/api/versions?"+c.query, nil))
 			if got := strings.TrimSpace(w.Body.String()); w.Code != c.status || !strings.Contains(got, c.want) {
@@ -56,3 +56,6 @@ func TestVersions(t *testing.T) {
 		})
 	}
 }
+
+// laneOfThree returns the lane of a key, of three lanes.
+func laneOfThree(key string) int { return lane.Of(key, 3) }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"weir/internal/httpio"
-	"weir/internal/lane"
 	"weir/internal/wire"
 )
 
@@ -20,7 +19,7 @@ type RememberedForgetter interface {
 type ForgetRemembered struct {
 	Log    RememberedForgetter
 	Caller Caller
-	Lanes  int
+	LaneOf func(key string) int
 	Logger *slog.Logger
 }
 
@@ -43,6 +42,6 @@ func (f *ForgetRemembered) askToForget(w http.ResponseWriter, r *http.Request) (
 		return wire.RememberedList{}, err
 	}
 	id, err := f.Log.ForgetRemembered(r.Context(), key, contract)
-	return wire.RememberedList{Key: key, Lane: lane.Of(key, f.Lanes),
+	return wire.RememberedList{Key: key, Lane: f.LaneOf(key),
 		Remembered: []wire.RememberedID{{Contract: contract, ID: id}}}, err
 }

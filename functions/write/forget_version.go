@@ -20,7 +20,7 @@ type VersionForgetter interface {
 type ForgetVersion struct {
 	Log    VersionForgetter
 	Caller Caller
-	Lanes  int
+	LaneOf func(key string) int
 	Logger *slog.Logger
 }
 
@@ -49,7 +49,7 @@ func (f *ForgetVersion) askToForget(w http.ResponseWriter, r *http.Request) (wir
 		return wire.VersionList{}, err
 	}
 	latest, err := f.Log.ForgetVersion(r.Context(), key, contract)
-	return wire.VersionList{Key: key, Lane: lane.Of(key, f.Lanes), Versions: []wire.Version{{
+	return wire.VersionList{Key: key, Lane: f.LaneOf(key), Versions: []wire.Version{{
 		Contract: contract, Version: latest.Version, MessageID: latest.ID.String(), Warning: latest.Warning}}}, err
 }
 

@@ -66,8 +66,8 @@ func checkForgetting(t *testing.T, thing, granted string) {
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
 			handlers := map[string]http.Handler{
-				"version":    &write.ForgetVersion{Log: f, Caller: f, Lanes: 3, Logger: quiet},
-				"remembered": &write.ForgetRemembered{Log: f, Caller: f, Lanes: 3, Logger: quiet},
+				"version":    &write.ForgetVersion{Log: f, Caller: f, LaneOf: laneOfThree, Logger: quiet},
+				"remembered": &write.ForgetRemembered{Log: f, Caller: f, LaneOf: laneOfThree, Logger: quiet},
 			}
 			handlers[thing].ServeHTTP(w, r)
 			if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {

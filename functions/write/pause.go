@@ -33,6 +33,7 @@ type Pause struct {
 	// NameAuthor returns the name of the sender of a request. The name is stored as weir.Pause.By.
 	NameAuthor func(*http.Request) string
 	Lanes      int
+	LaneOf     func(key string) int
 	Now        func() time.Time
 	Logger     *slog.Logger
 }
@@ -74,7 +75,7 @@ func (f *Pause) pauseTarget(w http.ResponseWriter, r *http.Request) ([]weir.Paus
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
 		return nil, err
 	}
-	lanes, key, err := target{in.All, in.Lane, in.Key}.resolveLanes(f.Lanes)
+	lanes, key, err := target{in.All, in.Lane, in.Key}.resolveLanes(f.Lanes, f.LaneOf)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +109,9 @@ func writePauses(w http.ResponseWriter, pauses []weir.Pause) {
 	httpio.WriteJSON(w, http.StatusOK, wire.PauseList{Pauses: wire.NewPauses(pauses)})
 }
 
-// resolveLanes returns the selected lanes, out of n, and the selected key; "" = whole lanes are selected.
-func (t target) resolveLanes(n int) (lanes []int, key string, err error) {
+// resolveLanes returns the selected lanes, out of n, and the selected key; "" = whole lanes are selected. laneOf returns
+// the lane of a key.
+func (t target) resolveLanes(n int, laneOf func(key string) int) (lanes []int, key string, err error) {
 	named := 0
 	for _, given := range []bool{t.All, t.Lane != nil, t.Key != nil} {
 		if given {
@@ -132,7 +134,7 @@ func (t target) resolveLanes(n int) (lanes []int, key string, err error) {
 	case *t.Key == "" || len(*t.Key) > maxKey || strings.ContainsFunc(*t.Key, unicode.IsControl):
 		return nil, "", invalidError("key", fmt.Sprintf("a key has 1 to %d bytes and no control characters", maxKey))
 	}
-	return []int{lane.Of(*t.Key, n)}, *t.Key, nil
+	return []int{laneOf(*t.Key)}, *t.Key, nil
 }
 
 // buildPause returns the requested pause without Lane, Key and By.

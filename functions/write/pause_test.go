@@ -73,9 +73,9 @@ func nameAuthor(*http.Request) string { return "ada" }
 // "scope|key|reason|since|until" for each pause in the body.
 func (f *pauses) postPause(t *testing.T, address, body string) (status int, text string, paused []string) {
 	t.Helper()
-	var h http.Handler = &write.Pause{Pauser: f, NameAuthor: nameAuthor, Lanes: 3, Now: now, Logger: quiet}
+	var h http.Handler = &write.Pause{Pauser: f, NameAuthor: nameAuthor, Lanes: 3, LaneOf: laneOfThree, Now: now, Logger: quiet}
 	if address == "resume" {
-		h = &write.Resume{Pauser: f, Caller: f, Lanes: 3, Logger: quiet}
+		h = &write.Resume{Pauser: f, Caller: f, Lanes: 3, LaneOf: laneOfThree, Logger: quiet}
 	}
 	r, w := httptest.NewRequest(http.MethodPost, "/api/"+address, strings.NewReader(body)), httptest.NewRecorder()
 	r.Header.Set("Content-Type", "application/json")
@@ -189,3 +189,6 @@ func TestResume(t *testing.T) {
 		t.Errorf("got %d %s, want 422", status, text)
 	}
 }
+
+// laneOfThree returns the lane of a key, of three lanes.
+func laneOfThree(key string) int { return lane.Of(key, 3) }

@@ -13,6 +13,7 @@ type Resume struct {
 	Pauser Pauser
 	Caller Caller
 	Lanes  int
+	LaneOf func(key string) int
 	Logger *slog.Logger
 }
 
@@ -32,7 +33,7 @@ func (f *Resume) resumeTarget(w http.ResponseWriter, r *http.Request) ([]weir.Pa
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
 		return nil, err
 	}
-	lanes, key, err := in.resolveLanes(f.Lanes)
+	lanes, key, err := in.resolveLanes(f.Lanes, f.LaneOf)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"weir/internal/cms"
 	"weir/internal/contract"
 	"weir/internal/drain"
+	"weir/internal/lane/epochs"
 	"weir/internal/poll"
 	"weir/internal/signin"
 	"weir/internal/storage/azure"
@@ -124,8 +125,10 @@ func DefaultPollConfig() poll.Config {
 	return s.pollConfig()
 }
 
-// Lanes returns the number of lanes in the settings.
-func (a *App) Lanes() int { return a.settings.Lanes }
+// Lanes returns the number of lanes and the folding of keys in the settings.
+func (a *App) Lanes() epochs.Epoch {
+	return epochs.Epoch{Lanes: a.settings.Lanes, Fold: a.settings.Fold.rules}
+}
 
 // ClosedUntil reports whether the calendar is closed now, and returns the reason and the end of the closed time.
 func (a *App) ClosedUntil() (closed bool, reason string, until time.Time) {

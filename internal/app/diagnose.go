@@ -180,20 +180,26 @@ func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 
 func (d diagnosis) diagnoseTable(ctx context.Context) Finding {
 	f := Finding{Name: "table", Todo: todoStorage}
-	recorded, err := epochs.ReadLaneCount(ctx, d.account.Table())
-	switch want := d.settings.Lanes; {
+	recorded, err := epochs.ReadOpen(ctx, d.account.Table())
+	want := epochs.Epoch{Lanes: d.settings.Lanes, Fold: d.settings.Fold.rules}
+	switch {
 	case err != nil:
 		return addStorageError(f, err)
-	case recorded == 0:
+	case recorded.Lanes == 0:
 		f.Detail = notThereYet
-	case recorded != want && d.isStorageUnused(ctx):
-		f.Detail = fmt.Sprintf("lanes: %d; storage was never used, so the next start takes lanes: %d from %s", recorded,
+	case !recorded.HasSameLanes(want) && d.isStorageUnused(ctx):
+		f.Detail = fmt.Sprintf("lanes: %s; storage was never used, so the next start takes lanes: %s from %s", recorded,
 			want, d.settings.fileName)
-	case recorded != want:
-		f.Wrong = fmt.Errorf("the number of lanes is %d in storage, and %d in the setting", recorded, want)
-		f.Todo = fmt.Sprintf("set lanes: %d, or change storage by weir lanes %d", recorded, want)
+	case recorded.Fold != want.Fold:
+		f.Wrong = fmt.Errorf("storage has lanes: %d and fold: %s, and the settings have lanes: %d and fold: %s",
+			recorded.Lanes, recorded.Fold, want.Lanes, want.Fold)
+		f.Todo = fmt.Sprintf("set lanes: %d and fold: %s, or change storage by weir lanes %d --fold %s", recorded.Lanes,
+			recorded.Fold, want.Lanes, want.Fold.Flag())
+	case recorded.Lanes != want.Lanes:
+		f.Wrong = fmt.Errorf("the number of lanes is %d in storage, and %d in the setting", recorded.Lanes, want.Lanes)
+		f.Todo = fmt.Sprintf("set lanes: %d, or change storage by weir lanes %d", recorded.Lanes, want.Lanes)
 	default:
-		f.Detail = fmt.Sprintf("lanes: %d", recorded)
+		f.Detail = fmt.Sprintf("lanes: %s", recorded)
 	}
 	return f
 }

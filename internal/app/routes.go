@@ -50,7 +50,7 @@ var (
 // function "write", because the operator's page makes all changes with that key.
 func (r *running) listRoutes() []route {
 	s, log, now, waker := &r.settings, r.log, time.Now, r.waker
-	maxBody, lanes := int64(s.MaxBody), s.Lanes
+	maxBody, lanes, laneOf := int64(s.MaxBody), s.Lanes, r.store.LaneOf
 	messages, requests, pauses := r.store.Messages(), r.store.Requests(), r.store.Pauses()
 	intake := httpio.NewIntake(r.budgets.intake, maxBody)
 	checked := httpio.NewIntake(r.budgets.validate, maxBody)
@@ -111,18 +111,17 @@ func (r *running) listRoutes() []route {
 		{get, "/api/pauses", "view", readOnly(&view.Pauses{Reader: pauses, Calendar: r.calendar,
 			Now: now, Logger: log})},
 		{post, "/api/pause", "write", toTheEnd(&write.Pause{Pauser: pauses,
-			NameAuthor: r.newAuditWrapper().AuthorOf, Lanes: lanes, Now: now, Logger: log})},
+			NameAuthor: r.newAuditWrapper().AuthorOf, Lanes: lanes, LaneOf: laneOf, Now: now, Logger: log})},
 		{post, "/api/resume", "write", toTheEnd(&write.Resume{Pauser: pauses, Caller: waker, Lanes: lanes,
-			Logger: log})},
+			LaneOf: laneOf, Logger: log})},
 		{get, "/api/versions", "view", readOnly(&view.Versions{Reader: messages, Contracts: s.supersedingContracts(),
-			Lanes: lanes, Logger: log})},
+			LaneOf: laneOf, Logger: log})},
 		{post, "/api/versions/forget", "write", toTheEnd(&write.ForgetVersion{Log: requests, Caller: waker,
-			Lanes:  lanes,
-			Logger: log})},
+			LaneOf: laneOf, Logger: log})},
 		{get, "/api/remembered", "view", readOnly(&view.Remembered{Reader: messages, Contracts: s.contractNames(),
-			Lanes: lanes, Logger: log})},
+			LaneOf: laneOf, Logger: log})},
 		{post, "/api/remembered/forget", "write", toTheEnd(&write.ForgetRemembered{Log: requests, Caller: waker,
-			Lanes: lanes, Logger: log})},
+			LaneOf: laneOf, Logger: log})},
 		{get, "/api/replays", "view", jobs},
 		{post, "/api/replays", "write", toTheEnd(&write.Replays{Jobs: r.replays, Logger: log})},
 		{get, "/api/replays/{id}", "view", jobs},

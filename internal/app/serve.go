@@ -87,7 +87,7 @@ func (e *RestartError) Unwrap() error { return e.Err }
 //   - The table was removed or replaced.
 //   - The host began to stop, so the process handed its lanes over, but the host did not end.
 //
-// The error lane.ErrLaneCount is not such a case: the settings name another number of lanes than storage has. The next
+// The errors of lane.IsOtherLanes are not such a case: the settings have other lanes than storage. The next
 // process would find the same numbers, so the host must count a failure.
 func needsRestart(err error) bool {
 	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrReplaced) || errors.Is(err, errHostStays)

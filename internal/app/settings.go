@@ -32,6 +32,7 @@ type Settings struct {
 	Prefix   string         `yaml:"-"` // WEIR_PREFIX
 
 	Lanes          int                `yaml:"lanes"`
+	Fold           foldSettings       `yaml:"fold"`
 	Lease          duration           `yaml:"lease"`
 	TicketDelay    delayRange         `yaml:"ticketDelay"`
 	MaxBody        byteSize           `yaml:"maxBody"`

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/fold"
 	"weir/internal/storage/azure"
 	"weir/internal/testkit/settings"
 )
@@ -48,6 +49,17 @@ func TestLoadSettings_Defaults(t *testing.T) {
 		s.settleTime() != 3*time.Second || s.Delivery.Attempts != 5 || s.Delivery.Method != "POST" ||
 		s.TicketDelay.Max != duration(10*time.Second) || s.Delivery.Patience != duration(24*time.Hour) {
 		t.Errorf("got %+v, want the defaults that docs/settings.md lists", s)
+	}
+}
+
+func TestLoadSettings_Fold(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]fold.Rules{"": 0, "fold: []\n": 0, "fold: [accents]\n": fold.Accents,
+		"fold:\n  - nfc\n  - case\n": fold.NFC | fold.Case} {
+		s, err := loadSettings(newEnvironment(t, minimal+text))
+		if err != nil || s.Fold.rules != want {
+			t.Errorf("%s: got %v, %v, want %v", text, s.Fold.rules, err, want)
+		}
 	}
 }
 
@@ -237,6 +249,8 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"VariableWithDefault": {minimal + "lanes: ${LANES:-2}\n", "${LANES:-2} has a default, which is not supported"},
 		"MissingEnv":          {minimal + "lanes: ${NOT_SET}\n", "NOT_SET"},
 		"Lanes":               {minimal + "lanes: 0\n", "weir.yaml: [5:8] lanes is 0"},
+		"FoldUnknown":         {minimal + "fold: [case, width]\n", `[5:14] fold[1]: "width" is not case, accents or nfc`},
+		"FoldText":            {minimal + "fold: case\n", `[5:7] fold: "case" is not a list such as`},
 		"Lease":               {minimal + "lease: 10s\n", "lease is 10s"},
 		"LeaseNoUnit":         {minimal + "lease: 30\n", `[5:8] lease: "30" is not a duration`},
 		"DaysOverflow": {minimal + "deadRetention: 215000d\n", `[5:16] deadRetention: "215000d" is not a duration ` +

@@ -159,7 +159,8 @@ func (a *App) newUpstreams(table storage.Table) *upstream.Set {
 // the upstreams. If upstreams is nil, there are no limits.
 func (a *App) newFiler(appender filing.Appender, upstreams *upstream.Set) *filing.Filer {
 	callbacks, _ := a.settings.callbackRules() // loadSettings has checked the rules
-	f := &filing.Filer{Contracts: a.contracts, Callbacks: callbacks, Log: appender}
+	f := &filing.Filer{Contracts: a.contracts, Callbacks: callbacks, Log: appender,
+		Fold: a.settings.Fold.rules}
 	if upstreams != nil {
 		f.Limits = upstreams
 	}

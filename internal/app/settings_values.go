@@ -12,6 +12,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+
+	"weir/internal/fold"
 )
 
 // logLevel is the lowest level that is logged: debug, info, warn or error.
@@ -27,6 +29,29 @@ func (l *logLevel) UnmarshalYAML(n ast.Node) error {
 		return newValueError(n, "a level: debug, info, warn or error")
 	}
 	*l = logLevel(level)
+	return nil
+}
+
+// foldSettings has the rules of a list such as [case, accents].
+type foldSettings struct{ rules fold.Rules }
+
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (f *foldSettings) UnmarshalYAML(n ast.Node) error {
+	var names []string
+	if err := yaml.NodeToValue(n, &names, yaml.Strict()); err != nil {
+		return newValueError(n, "a list such as [case, accents, nfc]")
+	}
+	for i, name := range names {
+		one, err := fold.Parse([]string{name})
+		if err != nil {
+			at := n
+			if list, isList := n.(*ast.SequenceNode); isList {
+				at = list.Values[i]
+			}
+			return newValueError(at, "case, accents or nfc")
+		}
+		f.rules |= one
+	}
 	return nil
 }
 

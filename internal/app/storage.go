@@ -20,13 +20,13 @@ const (
 	maxStorageRetry   = 2 * time.Second
 )
 
-// awaitStore opens storage. If the number of lanes is wrong, awaitStore returns the error at once. After any other
+// awaitStore opens storage. If the settings have other lanes than storage, awaitStore returns the error at once. After any other
 // error, it tries again until ctx ends. If lost is not nil, the returned store calls lost when a request finds that the
 // table was removed.
 func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Store, err error) {
 	err = retry.Policy{
 		First: firstStorageRetry, Max: maxStorageRetry,
-		IsTransient: func(err error) bool { return !errors.Is(err, lane.ErrLaneCount) },
+		IsTransient: func(err error) bool { return !lane.IsOtherLanes(err) },
 		BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
 			a.log.Warn("handler: storage not open yet", "err", err)
 			return pause, true
@@ -43,7 +43,7 @@ func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Sto
 // awaitStore.
 func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, error) {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
-		Now: time.Now, SettleTime: a.settings.settleTime(), Contracts: a.contractNames()}
+		Fold: a.settings.Fold.rules, Now: time.Now, SettleTime: a.settings.settleTime(), Contracts: a.contractNames()}
 	err := store.Open(ctx)
 	if errors.Is(err, storage.ErrGone) {
 		a.log.Info("handler: no table found, so storage is new or its table was removed; the table is made")
@@ -51,8 +51,8 @@ func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, err
 			err = store.Open(ctx)
 		}
 	}
-	if errors.Is(err, lane.ErrLaneCount) {
-		err = a.takeLaneCount(ctx, store, err)
+	if lane.IsOtherLanes(err) {
+		err = a.takeLanes(ctx, store, err)
 	}
 	if err != nil {
 		return nil, err
@@ -63,14 +63,14 @@ func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, err
 	return store, nil
 }
 
-// takeLaneCount changes the number of lanes in storage to that of the settings if storage was never used, and opens the
-// store. If storage was used, it returns the error "refused" of Open.
-func (a *App) takeLaneCount(ctx context.Context, store *lane.Store, refused error) error {
+// takeLanes changes the number of lanes and the folding of keys in storage to those of the settings if storage was never
+// used, and opens the store. If storage was used, it returns the error "refused" of Open.
+func (a *App) takeLanes(ctx context.Context, store *lane.Store, refused error) error {
 	before, err := epochs.Read(ctx, store.Table)
 	if err != nil {
 		return err
 	}
-	err = a.NewResharder(func(string) {}).TakeNumber(ctx, store.Lanes)
+	err = a.NewResharder(func(string) {}).TakeLanes(ctx, store.Present())
 	for _, refusal := range []error{relane.ErrUsed, relane.ErrUnderWay, relane.ErrUndone, relane.ErrPaused,
 		relane.ErrReplays} {
 		if errors.Is(err, refusal) {
@@ -78,10 +78,10 @@ func (a *App) takeLaneCount(ctx context.Context, store *lane.Store, refused erro
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("take the number of lanes from the settings: %w", err)
+		return fmt.Errorf("take the lanes from the settings: %w", err)
 	}
 	a.log.Info("handler: storage was never used, so it takes the number of lanes from the settings",
-		"detail", fmt.Sprintf("lanes: %d to %d", before.Open.Lanes, store.Lanes))
+		"detail", fmt.Sprintf("lanes: %s to %s", before.Open, store.Present()))
 	return store.Open(ctx)
 }
 
@@ -92,7 +92,7 @@ func (a *App) PrepareStorage(ctx context.Context) error { return a.account.Ensur
 // nothing: if there is no table, or no record of the number of lanes, it returns an error.
 func (a *App) CompareLanes(ctx context.Context, print func(verify.Report) error) error {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
-		Now: time.Now, SettleTime: a.settings.settleTime(), Contracts: a.contractNames()}
+		Fold: a.settings.Fold.rules, Now: time.Now, SettleTime: a.settings.settleTime(), Contracts: a.contractNames()}
 	_, err := epochs.Read(ctx, store.Table) // before Open, because Open would create a missing record
 	switch {
 	case errors.Is(err, storage.ErrGone):

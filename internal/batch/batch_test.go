@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/batch"
+	"weir/internal/fold"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/testkit/ziptest"
@@ -43,6 +44,32 @@ func TestBatch_FilesEachPartOnceInOrder(t *testing.T) {
 			if strings.Contains(name, "/document/") {
 				t.Errorf("got the blob %s, want no blob of the document", name)
 			}
+		}
+	})
+}
+
+// The parts of all spellings of a key have one order: that of the document.
+func TestBatch_FilesSpellingsInOrder(t *testing.T) {
+	simulate(t, func(w *world) {
+		w.lanes.Store.Fold = fold.All
+		p := w.startProcess()
+		defer p.stop()
+		keys := []string{"/news/Café", "/News/cafe", "/NEWS/CAFE", "/other"}
+		p.awaitFinal(p.accept(batch.Spec{}, newFeed(400, keys...)).ID)
+		var got []string
+		for _, m := range w.lanes.Messages() {
+			if m.Key != "/other" {
+				got = append(got, string(m.Body))
+			}
+		}
+		var want []string
+		for i := range 400 {
+			if i%4 != 3 {
+				want = append(want, newArticle(keys[i%4], i))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got the parts %q, want those of all spellings in the order of the document", got)
 		}
 	})
 }

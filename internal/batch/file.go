@@ -180,7 +180,7 @@ func idsName(id string, first int) string { return blobPrefix(id) + "ids/" + str
 func (w *work) appendParts(ctx context.Context, parts []checkedPart) error {
 	byKey, order := map[string][]*checkedPart{}, []string{}
 	for i := range parts {
-		key := parts[i].message.Key
+		key := w.Filer.OrderOf(&parts[i].message)
 		if byKey[key] == nil {
 			order = append(order, key)
 		}

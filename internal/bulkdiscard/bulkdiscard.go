@@ -22,11 +22,11 @@ type Filter struct {
 	From, To    time.Time // the message died at or after From, and before To
 }
 
-// selectLanes returns those of the n lanes that can have selected messages.
-func (f *Filter) selectLanes(n int) []int {
+// selectLanes returns those of the lanes that can have selected messages.
+func (f *Filter) selectLanes(store *lane.Store) []int {
 	var lanes []int
-	for i := range n {
-		if (f.Lane == nil || *f.Lane == i) && (f.Key == "" || lane.Of(f.Key, n) == i) {
+	for i := range store.Lanes {
+		if (f.Lane == nil || *f.Lane == i) && (f.Key == "" || store.LaneOf(f.Key) == i) {
 			lanes = append(lanes, i)
 		}
 	}
@@ -84,7 +84,7 @@ func (d Discarder) DiscardDead(ctx context.Context, f Filter, from Position, lim
 			return Counts{}, from, false, err
 		}
 	}
-	lanes := f.selectLanes(d.Store.Lanes)
+	lanes := f.selectLanes(d.Store)
 	at = from
 	for looked := 0; at.Lane < len(lanes); {
 		if looked >= limit || ctx.Err() != nil {

@@ -37,10 +37,13 @@ func TestConsole_ExitCodes(t *testing.T) {
 		"PeriodTooShort":  {minimal, []string{"poll", "--period", "20s"}, exitUsage, "longer than delivery.timeout"},
 		"LanesZero":       {minimal, []string{"lanes", "0"}, exitUsage, "must be 1 to 1024"},
 		"LanesText":       {minimal, []string{"lanes", "many"}, exitUsage, "is not a number"},
-		"LanesNegative":   {minimal, []string{"lanes", "-1"}, exitUsage, "give N or --undo"},
+		"LanesNegative":   {minimal, []string{"lanes", "-1"}, exitUsage, "give N, --fold or --undo"},
 		"LanesBoth":       {minimal, []string{"lanes", "2", "--undo"}, exitUsage, "not both"},
-		"WrongSettings":   {"lanes: 0\n" + minimal, []string{"drain"}, exitFailed, "weir.yaml: [1:8] lanes is 0"},
-		"NoHost":          {minimal, nil, exitUsage, "Available Commands:"},
+		"LanesFold": {minimal, []string{"lanes", "--fold", "case,width"}, exitUsage,
+			`"width" is not one of case, accents, nfc, nor none`},
+		"LanesFoldAndUndo": {minimal, []string{"lanes", "--fold", "none", "--undo"}, exitUsage, "not both"},
+		"WrongSettings":    {"lanes: 0\n" + minimal, []string{"drain"}, exitFailed, "weir.yaml: [1:8] lanes is 0"},
+		"NoHost":           {minimal, nil, exitUsage, "Available Commands:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -166,7 +166,7 @@ var errNotRead = errors.New("not read")
 // can be sent.
 func TestAttempter_BodyIsGone(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
-		gone := lane.NewEntry(weir.Message{ID: weir.ID{Epoch: e.Message.ID.Epoch, Seq: 99}, Key: "a"})
+		gone := (&lane.Store{}).NewEntry(weir.Message{ID: weir.ID{Epoch: e.Message.ID.Epoch, Seq: 99}, Key: "a"})
 		gone.DropBody()
 		result, err := a.sendMessage(t.Context(), &candidate{entry: gone})
 		if err != nil || result.Outcome != weir.OutcomeRejected || !strings.Contains(result.Reason, "body is gone") {

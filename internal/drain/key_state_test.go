@@ -10,7 +10,7 @@ import (
 
 // newScheduledEntry returns the entry of a scheduled message that was accepted an hour before noon.
 func newScheduledEntry(seq int64, key string, dueAt time.Time) *lane.Entry {
-	return lane.NewEntry(
+	return (&lane.Store{}).NewEntry(
 		weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key, AcceptedAt: noon.Add(-time.Hour), DueAt: dueAt},
 	)
 }

@@ -21,15 +21,14 @@ type operatorPauses struct {
 // replaceWith takes over the pauses from the control rows c. The read of c began at askedAt.
 func (p *operatorPauses) replaceWith(c lane.Control, askedAt time.Time) {
 	*p = operatorPauses{askedAt: askedAt}
-	for _, pause := range c.Pauses(askedAt) {
-		if pause.Key == "" {
-			p.laneUntil = pause.Ends()
-			continue
-		}
+	if pause, isPaused := c.LanePause(askedAt); isPaused {
+		p.laneUntil = pause.Ends()
+	}
+	for hash, pause := range c.KeyPausesByHash(askedAt) {
 		if p.keyUntil == nil {
 			p.keyUntil = map[string]time.Time{}
 		}
-		p.keyUntil[lane.KeyHash(pause.Key)] = pause.Ends()
+		p.keyUntil[hash] = pause.Ends()
 	}
 }
 

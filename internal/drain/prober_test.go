@@ -58,7 +58,7 @@ func TestProber_PausesShortlyWhileAKeyIsUntried(t *testing.T) {
 			t.Parallel()
 			p, _ := newTestProber("a")
 			p.breaker.probes, p.breaker.pauseCount = firstProbes, 10
-			p.breaker.probedKeys[lane.KeyHash("a")] = !c.untried
+			p.breaker.probedKeys[(&lane.Store{}).KeyHash("a")] = !c.untried
 			p.pauseIfProbed()
 			wait := p.breaker.pausedUntil.Sub(noon)
 			if wait <= 0 || wait > c.longest || !c.untried && wait <= refusedPause {

@@ -238,7 +238,7 @@ func (w *readAhead) takeAppends() bool {
 	if w.isCautious || !w.hasCaughtUp {
 		return false
 	}
-	offered := w.appends.takeFrom(w.nextRead)
+	offered := w.appends.takeFrom(w.nextRead, w.store)
 	for _, e := range offered {
 		w.addEntry(e)
 	}

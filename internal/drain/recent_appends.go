@@ -50,8 +50,8 @@ func (r *recentAppends) takeFresh() bool {
 }
 
 // takeFrom removes and returns the messages with consecutive sequence numbers from seq on. It drops messages with lower
-// numbers.
-func (r *recentAppends) takeFrom(seq int64) []*lane.Entry {
+// numbers. The store is that of the lane.
+func (r *recentAppends) takeFrom(seq int64, store *lane.Store) []*lane.Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.bySeq {
@@ -65,7 +65,7 @@ func (r *recentAppends) takeFrom(seq int64) []*lane.Entry {
 		if !ok {
 			return entries
 		}
-		entries = append(entries, lane.NewEntry(m))
+		entries = append(entries, store.NewEntry(m))
 		r.dropSeq(seq)
 	}
 }

@@ -38,7 +38,7 @@ func newTestJournal() *journal {
 }
 
 func newLogEntry(seq int64, key string) *lane.Entry {
-	return lane.NewEntry(weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key, AcceptedAt: noon})
+	return (&lane.Store{}).NewEntry(weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key, AcceptedAt: noon})
 }
 
 // newTestSelector returns a selector whose read-ahead has a message for each of these keys. The sequence numbers begin
@@ -66,7 +66,7 @@ func (s *selector) addBlock(e *lane.Entry, at time.Time) *keyState {
 
 func TestSelector_PickNext(t *testing.T) {
 	t.Parallel()
-	hash := lane.KeyHash
+	hash := (&lane.Store{}).KeyHash
 	now, later := noon, noon.Add(time.Hour)
 	for name, c := range map[string]struct {
 		log     []string

@@ -13,7 +13,9 @@ import (
 //
 // Versions supersede each other only within a run: messages of one contract that follow each other in their key's
 // order. Another message of the key between them, such as a delete, ends the run. Otherwise the holder could send a
-// later version before the delete, and then the delete would remove that version from the CMS.
+// later version before the delete, and then the delete would remove that version from the CMS. A message with another
+// spelling of the key (see lane.Store.Fold) ends the run, too: its versions belong to another item of the upstream, and
+// to be superseded by them would mean never to be written.
 
 const (
 	// maxLatestVersions bounds latestVersions.byKey: a full map is cleared, and versions are read from storage again.
@@ -104,7 +106,7 @@ func (s *selector) newestOf(i int) *lane.Entry {
 		case e.KeyHash() != first.KeyHash():
 		case block != nil && e.Seq() >= block.firstLogPos:
 			return best
-		case e.Message.Contract != first.Message.Contract || !e.Message.Supersede:
+		case e.Message.Contract != first.Message.Contract || e.Message.Key != first.Message.Key || !e.Message.Supersede:
 			return best
 		case parseVersion(e.Message.Version).Newer(parseVersion(best.Message.Version)):
 			best = e
@@ -127,8 +129,9 @@ func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entr
 	}
 	var old []lane.HeldMessage
 	best := first.AsHeld()
+	spelling := best.Spelling
 	for _, h := range held {
-		if h.Contract != first.Message.Contract {
+		if h.Contract != first.Message.Contract || h.Spelling != spelling {
 			break
 		}
 		if h.AfterLog() > s.readAhead.firstPendingSeq(k.KeyHash) {

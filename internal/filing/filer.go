@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"weir/internal/fold"
 	"weir/internal/lane"
 	"weir/internal/weir"
 )
@@ -53,14 +54,19 @@ type Options struct {
 	TraceParent, TraceState string    // "" = none
 }
 
-// Filer validates submissions and appends their messages. All fields except Limits are required. A Filer is safe for
-// concurrent use.
+// Filer validates submissions and appends their messages. All fields except Limits and Fold are required. A Filer is
+// safe for concurrent use.
 type Filer struct {
 	Contracts Contracts
 	Callbacks Callbacks
 	Log       Appender
-	Limits    Limits // nil = the settings name no upstream, so no message is limited
+	Limits    Limits     // nil = the settings name no upstream, so no message is limited
+	Fold      fold.Rules // as lane.Store.Fold
 }
+
+// OrderOf returns a text that is equal for messages with the same order. A way in that files several messages at a time
+// files these one after the other, so that their order stays.
+func (f *Filer) OrderOf(m *weir.Message) string { return f.Fold.Fold(m.Key) }
 
 // Validate returns the message of a submission. The error is a *weir.Error of one of these kinds:
 //

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/batch"
+	"weir/internal/fold"
 	"weir/internal/inbox"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
@@ -91,6 +92,30 @@ func TestCollect_KeepsTheOrderOfAKey(t *testing.T) {
 			}
 		}
 		w.checkNames("inbox", w.inbox)
+	})
+}
+
+// The files of all spellings of a key have one order: that of their last changes.
+func TestCollect_KeepsTheOrderOfSpellings(t *testing.T) {
+	simulateInbox(t, func(w *world) {
+		w.lanes.Store.Fold = fold.All
+		p := w.startProcess()
+		defer p.stopProcess()
+		var want []string
+		for n := range 60 {
+			body := newArticle([]string{"/Café", "/cafe", "/CAFE"}[n%3], n)
+			w.dropFile(fmt.Sprintf("%03d.xml", 60-n), body)
+			want = append(want, body)
+			time.Sleep(time.Second)
+		}
+		p.takeFiles()
+		var got []string
+		for _, m := range w.lanes.Messages() {
+			got = append(got, string(m.Body))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got the bodies %q, want them in the order of the files", got)
+		}
 	})
 }
 

@@ -159,12 +159,13 @@ func (c *Collector) fileTasks(ctx context.Context, tasks []task) error {
 	for i := range tasks {
 		t := &tasks[i]
 		isMessage := !t.isBatch && !t.isLeft && t.refusal == nil && t.failure == nil
-		if at, known := byKey[t.message.Key]; isMessage && known {
+		key := c.Filer.OrderOf(&t.message)
+		if at, known := byKey[key]; isMessage && known {
 			groups[at] = append(groups[at], t)
 			continue
 		}
 		if isMessage {
-			byKey[t.message.Key] = len(groups)
+			byKey[key] = len(groups)
 		}
 		groups = append(groups, []*task{t})
 	}

@@ -185,7 +185,7 @@ func (sub *submission) sendResult(r result) {
 // It stores a large body in a blob.
 func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idempotencyKey string) (int, error) {
 	m := &sub.message
-	lane := Of(m.Key, a.store.Lanes)
+	lane := a.store.LaneOf(m.Key)
 	if idempotencyKey != "" {
 		bodySum := sha256.Sum256(m.Body)
 		sub.idempotencyRow, sub.bodyHash = idempotencyKeyRow(m.Key, idempotencyKey), hex.EncodeToString(bodySum[:])

@@ -30,7 +30,7 @@ func (ds DeliveryState) ReadDeadKeys(ctx context.Context, lane int) (keys map[st
 	}
 	keys = map[string]bool{}
 	for _, r := range found {
-		keys[KeyHash(rows.Key.Of(r.Values))] = true
+		keys[ds.store.KeyHash(rows.Key.Of(r.Values))] = true
 	}
 	return keys, false, nil
 }

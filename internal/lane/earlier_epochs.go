@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 
-	"weir/internal/lane/epochs"
 	"weir/internal/lane/rows"
 	"weir/internal/panics"
 	"weir/internal/storage"
@@ -24,8 +23,7 @@ func CopyID(id weir.ID) string { return fmt.Sprintf("%d.%d.%d", id.Epoch, id.Lan
 // storesSince returns the stores of an epoch and of all later epochs, in order; nil = the epoch is unknown.
 func (s *Store) storesSince(epoch int) []*Store {
 	var stores []*Store
-	present := epochs.Epoch{Number: s.Epoch, Lanes: s.Lanes}
-	for _, e := range append(s.EarlierEpochs[:len(s.EarlierEpochs):len(s.EarlierEpochs)], present) {
+	for _, e := range append(s.EarlierEpochs[:len(s.EarlierEpochs):len(s.EarlierEpochs)], s.Present()) {
 		if e.Number == epoch || len(stores) > 0 {
 			stores = append(stores, s.ForEpoch(e))
 		}
@@ -76,7 +74,7 @@ func (ms Messages) readCopies(ctx context.Context, id weir.ID) ([]*Entry, error)
 
 // readCopy reads the copy of e. The entry e is a message of the previous epoch.
 func (s *Store) readCopy(ctx context.Context, e *Entry) (*Entry, error) {
-	lane := OfRow(e.row, s.Lanes)
+	lane := OfRow(e.row, s.Present())
 	r, err := s.Table.Get(ctx, s.Partition(lane), rows.CopyPrefix+CopyID(e.Message.ID))
 	if err != nil {
 		return nil, err
@@ -123,7 +121,7 @@ func (s *Store) readEarlierIdempotency(ctx context.Context, key, idempotencyKey 
 	for i, e := range s.EarlierEpochs {
 		wg.Go(func() {
 			errs[i] = panics.Catch(func() (err error) {
-				found[i], err = s.Table.Get(ctx, rows.Partition(e.Number, Of(key, e.Lanes)),
+				found[i], err = s.Table.Get(ctx, rows.Partition(e.Number, OfKey(key, e)),
 					idempotencyKeyRow(key, idempotencyKey))
 				return err
 			})
@@ -133,7 +131,7 @@ func (s *Store) readEarlierIdempotency(ctx context.Context, key, idempotencyKey 
 	for i, err := range errs {
 		if err == nil {
 			v, e := found[i].Values, s.EarlierEpochs[i]
-			return v, weir.ID{Epoch: e.Number, Lane: Of(key, e.Lanes), Seq: rows.Seq.Of(v),
+			return v, weir.ID{Epoch: e.Number, Lane: OfKey(key, e), Seq: rows.Seq.Of(v),
 				Nonce: rows.Nonce.Of(v)}, nil
 		}
 		if !storage.Is(err, storage.NotFound) {

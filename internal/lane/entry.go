@@ -26,9 +26,9 @@ type Entry struct {
 
 // NewEntry returns the entry of a message that was just appended, with its body. The entry has no ETag, because no row
 // was read.
-func NewEntry(m weir.Message) *Entry {
+func (s *Store) NewEntry(m weir.Message) *Entry {
 	stage := stageOf(&m)
-	return &Entry{Message: m, Stage: stage, keyHash: KeyHash(m.Key), status: weir.Status{Message: m, Stage: stage}}
+	return &Entry{Message: m, Stage: stage, keyHash: s.KeyHash(m.Key), status: weir.Status{Message: m, Stage: stage}}
 }
 
 // stageOf returns the stage of a newly appended message.
@@ -42,7 +42,8 @@ func stageOf(m *weir.Message) weir.Stage {
 // Status returns the message's status. The status of an entry from ScanLog has only the values of headerColumns.
 func (e *Entry) Status() weir.Status { return e.status }
 
-// KeyHash returns the hash of the ordering key. Row keys contain this hash.
+// KeyHash returns the hash of the ordering key, folded. Messages with the same hash have one order. Row keys contain this
+// hash.
 func (e *Entry) KeyHash() string { return e.keyHash }
 
 // Seq returns the message's sequence number.
@@ -51,10 +52,10 @@ func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
 // BlockID returns the id of the block that the message gets if it has to wait. With onFailure: skip, this block is for
 // the message alone; otherwise it is the block of the key. A message with onFailure: skip can also be held in the block
 // of its key.
-func (e *Entry) BlockID() string { return BlockIDOf(&e.Message) }
+func (e *Entry) BlockID() string { return blockIDOf(&e.Message, e.keyHash) }
 
 // BlockIDOf is Entry.BlockID for a message without an entry. The message must have its sequence number.
-func BlockIDOf(m *weir.Message) string { return blockIDOf(m.Key, m.ID.Seq, m.Skip) }
+func (s *Store) BlockIDOf(m *weir.Message) string { return blockIDOf(m, s.KeyHash(m.Key)) }
 
 // storedBody is a message's row, from which the body to send can be read.
 type storedBody struct {
@@ -138,7 +139,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		EditedAt: rows.EditedAt.Of(v), EditNote: rows.EditNote.Of(v), Held: rows.IsHeld.Of(v),
 	}
 	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, AttemptCount: st.AttemptCount,
-		IsHeld: rows.IsHeld.Of(v), releasedPos: rows.OrderPos.Of(v), keyHash: KeyHash(m.Key), status: st,
+		IsHeld: rows.IsHeld.Of(v), releasedPos: rows.OrderPos.Of(v), keyHash: s.KeyHash(m.Key), status: st,
 		attemptsBefore: int(rows.AttemptsBeforeReplay.Of(v)), storedBody: storedBody{row: v, isEdited: edited}}, nil
 }
 

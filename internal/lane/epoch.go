@@ -17,18 +17,26 @@ var ErrReplaced = errors.New("the lanes' record was removed or replaced")
 // ErrLaneCount means that the number of lanes in the settings differs from the number in storage.
 var ErrLaneCount = errors.New("the number of lanes differs from storage's")
 
-// Initialize returns the record of epochs. If storage has none yet, Initialize creates the lanes, and then the record.
-// In this order, a process that finds the record also finds the lanes.
-func (s *Store) Initialize(ctx context.Context, lanes int) (epochs.Record, error) {
+// ErrFold means that the folding of keys in the settings differs from the folding in storage.
+var ErrFold = errors.New("the folding of keys differs from storage's")
+
+// IsOtherLanes reports whether an error of Open means that the settings and storage have different lanes.
+func IsOtherLanes(err error) bool { return errors.Is(err, ErrLaneCount) || errors.Is(err, ErrFold) }
+
+// Initialize returns the record of epochs. If storage has none yet, Initialize creates the lanes, and then the record,
+// with the number of lanes and the folding of the first epoch. In this order, a process that finds the record also finds
+// the lanes.
+func (s *Store) Initialize(ctx context.Context, first epochs.Epoch) (epochs.Record, error) {
 	meta, err := epochs.Read(ctx, s.Table)
 	if !storage.Is(err, storage.NotFound) {
 		return meta, err
 	}
-	first := epochs.Record{Open: epochs.Epoch{Number: 1, Lanes: lanes}, Origin: rand.Text()}
-	if err := s.ForEpoch(first.Open).ensureAll(ctx); err != nil {
+	first.Number = 1
+	record := epochs.Record{Open: first, Origin: rand.Text()}
+	if err := s.ForEpoch(first).ensureAll(ctx); err != nil {
 		return epochs.Record{}, err
 	}
-	if err := epochs.Create(ctx, s.Table, first); err != nil {
+	if err := epochs.Create(ctx, s.Table, record); err != nil {
 		return epochs.Record{}, err
 	}
 	return epochs.Read(ctx, s.Table)
@@ -45,27 +53,59 @@ func (s *Store) ensureAll(ctx context.Context) error {
 }
 
 // Open calls Initialize, and prepares the store for the open epoch. If storage has another number of lanes than the
-// store, Open returns ErrLaneCount, because a key's lane depends on that number.
+// store, Open returns ErrLaneCount, and if it folds keys in another way, ErrFold, because a key's lane depends on both.
 func (s *Store) Open(ctx context.Context) error {
-	meta, err := s.Initialize(ctx, s.Lanes)
+	want := epochs.Epoch{Lanes: s.Lanes, Fold: s.Fold}
+	meta, err := s.Initialize(ctx, want)
 	if err != nil {
 		return err
 	}
-	if n := meta.Open.Lanes; n != s.Lanes {
-		if meta.Next.Lanes == s.Lanes && meta.Step != epochs.StepUndo {
-			return fmt.Errorf("%w: storage has lanes: %d, and a change to %d is under way: end `weir lanes %d` first",
-				ErrLaneCount, n, s.Lanes, s.Lanes)
-		}
-		return fmt.Errorf("%w: storage has lanes: %d, and the setting is %d: run `weir lanes %d` to change storage, "+
-			"set it back to %d, or use another WEIR_PREFIX", ErrLaneCount, n, s.Lanes, s.Lanes, n)
+	if !meta.Open.HasSameLanes(want) {
+		return describeOtherLanes(meta, want)
 	}
 	s.UseEpochRecord(meta)
 	return nil
 }
 
+// describeOtherLanes returns the error of Open if storage has other lanes than the settings, with the remedy.
+func describeOtherLanes(meta epochs.Record, want epochs.Epoch) error {
+	open := meta.Open
+	command := fmt.Sprintf("weir lanes %d", want.Lanes)
+	if open.Fold != want.Fold {
+		command += " --fold " + want.Fold.Flag()
+	}
+	isUnderWay := meta.Step != epochs.StepNone && meta.Step != epochs.StepUndo && meta.Next.HasSameLanes(want)
+	switch {
+	case open.Lanes != want.Lanes && open.Fold != want.Fold:
+		return fmt.Errorf("%w, and %w: storage has lanes: %d and fold: %s, and the settings have lanes: %d and fold: %s: %s",
+			ErrLaneCount, ErrFold, open.Lanes, open.Fold, want.Lanes, want.Fold, describeRemedy(command, isUnderWay, "them"))
+	case open.Fold != want.Fold:
+		return fmt.Errorf("%w: storage has fold: %s, and the setting is %s: %s", ErrFold, open.Fold, want.Fold,
+			describeRemedy(command, isUnderWay, "it"))
+	case isUnderWay:
+		return fmt.Errorf("%w: storage has lanes: %d, and a change to %d is under way: end `%s` first",
+			ErrLaneCount, open.Lanes, want.Lanes, command)
+	}
+	return fmt.Errorf("%w: storage has lanes: %d, and the setting is %d: run `%s` to change storage, "+
+		"set it back to %d, or use another WEIR_PREFIX", ErrLaneCount, open.Lanes, want.Lanes, command, open.Lanes)
+}
+
+func describeRemedy(command string, isUnderWay bool, settings string) string {
+	if isUnderWay {
+		return fmt.Sprintf("a change to that is under way: end `%s` first", command)
+	}
+	return fmt.Sprintf("run `%s` to change storage, set %s back, or use another WEIR_PREFIX", command, settings)
+}
+
 // UseEpochRecord makes the store use the open epoch of the record.
 func (s *Store) UseEpochRecord(m epochs.Record) {
-	s.Epoch, s.Lanes, s.EarlierEpochs, s.recordOrigin = m.Open.Number, m.Open.Lanes, m.Earlier, m.Origin
+	s.Epoch, s.Lanes, s.Fold, s.EarlierEpochs, s.recordOrigin = m.Open.Number, m.Open.Lanes, m.Open.Fold, m.Earlier,
+		m.Origin
+}
+
+// Present returns the epoch of the store.
+func (s *Store) Present() epochs.Epoch {
+	return epochs.Epoch{Number: s.Epoch, Lanes: s.Lanes, Fold: s.Fold}
 }
 
 // UsesEpochRecord reports whether m is the record of epochs that the store uses. A record with a changed content is
@@ -75,6 +115,6 @@ func (s *Store) UsesEpochRecord(m epochs.Record) bool { return s.recordOrigin ==
 // ForEpoch returns a store for the lanes of an epoch. The returned store does not look into earlier epochs.
 func (s *Store) ForEpoch(e epochs.Epoch) *Store {
 	other := *s
-	other.Epoch, other.Lanes, other.EarlierEpochs = e.Number, e.Lanes, nil
+	other.Epoch, other.Lanes, other.Fold, other.EarlierEpochs = e.Number, e.Lanes, e.Fold, nil
 	return &other
 }

@@ -274,8 +274,7 @@ func (e *Entry) erasedValues(at time.Time) (map[string]any, error) {
 	}
 	m, st, old := &e.Message, &e.status, e.row
 	v := rows.Sparse(rows.Nonce.Is(m.ID.Nonce), rows.Origin.Is(rows.Origin.Of(old)),
-		rows.CopiedFrom.Is(rows.CopiedFrom.Of(old)), rows.Contract.Is(m.Contract), rows.Key.Is(ErasedKey(m.Key)),
-		rows.Version.Is(m.Version), rows.Supersede.Is(m.Supersede), rows.Skip.Is(m.Skip),
+		rows.CopiedFrom.Is(rows.CopiedFrom.Of(old)), rows.Contract.Is(m.Contract), rows.Version.Is(m.Version), rows.Supersede.Is(m.Supersede), rows.Skip.Is(m.Skip),
 		rows.ContentType.Is(m.ContentType), rows.DueAt.Is(m.DueAt), rows.AcceptedAt.Is(m.AcceptedAt),
 		rows.Upstream.Is(m.Upstream), rows.Size.Is(int64(m.Size)), acceptedBody.blob.Is(acceptedBody.blob.Of(old)),
 		editedBody.blob.Is(editedBody.blob.Of(old)), rows.IdempotencyRow.Is(rows.IdempotencyRow.Of(old)),
@@ -286,6 +285,7 @@ func (e *Entry) erasedValues(at time.Time) (map[string]any, error) {
 		rows.VersionWarning.Is(st.VersionWarning), rows.DiscardAskedAt.Is(st.DiscardAskedAt),
 		rows.DiedAt.Is(st.DiedAt), rows.DiscardedAt.Is(rows.DiscardedAt.Of(old)),
 		rows.Batch.Is(m.Batch), rows.BatchPart.Is(int64(m.BatchPart)))
+	rows.Put(v, erasedKeyCells(m.Key)...)
 	rows.Put(v, rows.Stage.Is(storedStage(e.Stage)), rows.Attempts.Is(packed), rows.FinishedAt.Is(st.FinishedAt),
 		rows.ErasedAt.Is(at))
 	if e.Stage == weir.Dead {
@@ -324,7 +324,7 @@ func (r *eraser) eraseKeyRows(ctx context.Context) error {
 	e := r.present
 	public := e.Message.Public()
 	for _, s := range r.store.storesSince(public.Epoch) {
-		id := weir.ID{Epoch: s.Epoch, Lane: Of(e.Message.Key, s.Lanes)}
+		id := weir.ID{Epoch: s.Epoch, Lane: s.LaneOf(e.Message.Key)}
 		namesMessage := func(v map[string]any) bool { return latestVersionFrom(id, v).ID == public }
 		hasKey := func(v map[string]any) bool { return rows.Key.Of(v) == e.Message.Key }
 		for _, name := range s.Contracts.listNames(e.Message.Contract) {
@@ -356,9 +356,10 @@ func (r *eraser) eraseKey(ctx context.Context, at partition, key string, isWante
 		if !isWanted(row.Values) || !rows.ErasedAt.Of(row.Values).IsZero() {
 			return true, nil
 		}
-		_, err = at.table.Transact(ctx, at.name, []storage.Op{{Kind: storage.Merge, Key: key,
-			IfMatch: row.ETag, Values: rows.Values(rows.Key.Is(ErasedKey(rows.Key.Of(row.Values))),
-				rows.ErasedAt.Is(r.store.Now().UTC().Truncate(time.Microsecond)))}})
+		erased := append(erasedKeyCells(rows.Key.Of(row.Values)),
+			rows.ErasedAt.Is(r.store.Now().UTC().Truncate(time.Microsecond)))
+		_, err = at.table.Transact(ctx, at.name, []storage.Op{{Kind: storage.Merge, Key: key, IfMatch: row.ETag,
+			Values: rows.Values(erased...)}})
 		return judgeRequest(err)
 	}, r.store.PauseAfterConflict)
 	return explainUndone(err)

@@ -2,10 +2,12 @@ package lane
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
+	"strconv"
 	"strings"
 
+	"weir/internal/fold"
+	"weir/internal/lane/epochs"
 	"weir/internal/lane/rows"
 )
 
@@ -17,17 +19,40 @@ func ErasedKey(key string) string {
 	return erasedKeyPrefix + hex.EncodeToString(sum[:])
 }
 
-// OfRow returns the lane of the ordering key in a row. lanes is the number of lanes. An erased key has the same lane as
-// the original key, because Of computes the lane from the SHA-256 that ErasedKey keeps.
-func OfRow(v map[string]any, lanes int) int {
-	key := rows.Key.Of(v)
-	text, isHash := strings.CutPrefix(key, erasedKeyPrefix)
+// erasedKeyCells returns the columns of a row whose ordering key is erased: the replacement of the key and, for each
+// folding that changes the key, the SHA-256 of the folded key. With the hashes, OfRow still finds the lane of the key,
+// also in an epoch with another folding.
+func erasedKeyCells(key string) []rows.Cell {
+	var folded []string
+	for r := range fold.All + 1 {
+		if changed := r.Fold(key); changed != key {
+			sum := sha256.Sum256([]byte(changed))
+			folded = append(folded, strconv.Itoa(int(r))+":"+hex.EncodeToString(sum[:]))
+		}
+	}
+	return []rows.Cell{rows.Key.Is(ErasedKey(key)), rows.FoldedHashes.Is(strings.Join(folded, " "))}
+}
+
+// erasedHash returns the SHA-256 of the folded key in a row whose key is erased; ok = false: the row has none.
+func erasedHash(v map[string]any, rules fold.Rules) (sum []byte, ok bool) {
+	text, isHash := strings.CutPrefix(rows.Key.Of(v), erasedKeyPrefix)
 	if rows.ErasedAt.Of(v).IsZero() || !isHash {
-		return Of(key, lanes)
+		return nil, false
+	}
+	for folded := range strings.FieldsSeq(rows.FoldedHashes.Of(v)) {
+		if number, hash, _ := strings.Cut(folded, ":"); number == strconv.Itoa(int(rules)) {
+			text = hash
+		}
 	}
 	sum, err := hex.DecodeString(text)
-	if err != nil || len(sum) != sha256.Size {
-		return Of(key, lanes)
+	return sum, err == nil && len(sum) == sha256.Size
+}
+
+// OfRow returns the lane, in an epoch, of the ordering key in a row. An erased key has the same lane as the original key,
+// because the lane is computed from a SHA-256 that erasedKeyCells keeps.
+func OfRow(v map[string]any, e epochs.Epoch) int {
+	if sum, isErased := erasedHash(v, e.Fold); isErased {
+		return ofHash(sum, e.Lanes)
 	}
-	return int(binary.BigEndian.Uint64(sum) % uint64(lanes))
+	return OfKey(rows.Key.Of(v), e)
 }

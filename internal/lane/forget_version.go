@@ -26,7 +26,7 @@ func (w Request) SupersedeKey() string { return strings.TrimPrefix(w.key, forget
 // FindLatestVersion reads the newest delivered version of a key and contract. It returns errors for callers of the API
 // (see APIError).
 func (ms Messages) FindLatestVersion(ctx context.Context, key, contract string) (LatestVersion, error) {
-	l, err := ms.store.DeliveryState().readNewestVersion(ctx, Of(key, ms.store.Lanes), key, contract)
+	l, err := ms.store.DeliveryState().readNewestVersion(ctx, ms.store.LaneOf(key), key, contract)
 	if err != nil {
 		return LatestVersion{}, APIError("version", err)
 	}
@@ -62,7 +62,7 @@ func (rs Requests) requestForgetting(
 	ctx context.Context, key string, rowKeys []string, thing string, isKnown func() (bool, error),
 ) error {
 	isAsked := false
-	return rs.store.changeLane(ctx, Of(key, rs.store.Lanes), func(c Control) ([]storage.Op, error) {
+	return rs.store.changeLane(ctx, rs.store.LaneOf(key), func(c Control) ([]storage.Op, error) {
 		known, err := isKnown()
 		switch {
 		case err != nil:

@@ -84,10 +84,11 @@ func blockFrom(r storage.Row) KeyBlock {
 type HeldMessage struct {
 	Seq      int64
 	OrderPos string // position in the key's queue
-	Contract string // Contract, Version and Callback are set only if the contract has supersede
+	Contract string // Contract, Version, Callback and Spelling are set only if the contract has supersede
 	Version  string
-	Tried    bool // the message waits for its retry after a failed attempt
-	Replayed bool // the message was replayed at least once
+	Spelling string // the ordering key; "" = it is its own folded key (see Store.Fold)
+	Tried    bool   // the message waits for its retry after a failed attempt
+	Replayed bool   // the message was replayed at least once
 	Callback string
 }
 
@@ -95,6 +96,9 @@ func heldFrom(e *Entry) HeldMessage {
 	h := HeldMessage{Seq: e.Seq(), OrderPos: e.orderPos(), Tried: e.Stage == weir.Retrying, Replayed: e.IsReplayed()}
 	if e.Message.Supersede {
 		h.Contract, h.Version, h.Callback = e.Message.Contract, e.Message.Version, e.Message.Callback
+		if (&Store{}).KeyHash(e.Message.Key) != e.keyHash {
+			h.Spelling = e.Message.Key
+		}
 	}
 	return h
 }
@@ -103,6 +107,9 @@ func (h HeldMessage) heldValues() map[string]any {
 	v := rows.Values(rows.Seq.Is(h.Seq))
 	if h.Contract != "" {
 		rows.Put(v, rows.Contract.Is(h.Contract), rows.Version.Is(h.Version))
+	}
+	if h.Spelling != "" {
+		rows.Put(v, rows.Key.Is(h.Spelling))
 	}
 	if h.Tried {
 		rows.Put(v, rows.WasTried.Is(true))
@@ -142,8 +149,8 @@ func HeldFrom(r storage.Row) HeldMessage {
 	v := r.Values
 	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.HeldPrefix), "_") // the row key is r_<block>_<position>
 	return HeldMessage{Seq: rows.Seq.Of(v), OrderPos: place, Contract: rows.Contract.Of(v),
-		Version: rows.Version.Of(v), Callback: rows.Callback.Of(v), Tried: rows.WasTried.Of(v),
-		Replayed: rows.WasReplayed.Of(v)}
+		Version: rows.Version.Of(v), Callback: rows.Callback.Of(v), Spelling: rows.Key.Of(v),
+		Tried: rows.WasTried.Of(v), Replayed: rows.WasReplayed.Of(v)}
 }
 
 // ReleasedAt returns the time in a released message's position; zero = the message was not scheduled. The time is the

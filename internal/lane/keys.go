@@ -4,24 +4,33 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 
+	"weir/internal/lane/epochs"
 	"weir/internal/lane/rows"
 	"weir/internal/weir"
 )
+
+// With folding (Store.Fold) several ordering keys have the same folded key. Then the folded key decides all that
+// belongs to the lane and to the order: the lane, the key's queue, pauses, and the last delivery, after which no earlier
+// message is replayed. The ordering key itself decides all that belongs to the item of exactly this key: its versions,
+// its remembered ids, its idempotency keys and its erasure.
 
 // OrderPos returns the position of a message in its key's order, if the message was not scheduled. Positions sort as
 // strings.
 func OrderPos(seq int64) string { return rows.SeqPos(seq) }
 
-// KeyHash returns the hash that stands for an ordering key in row keys.
-func KeyHash(key string) string { return rows.Hash("key", key) }
+// KeyHash returns the hash that stands for an ordering key, folded, in row keys.
+func (s *Store) KeyHash(key string) string { return rows.Hash("key", s.Fold.Fold(key)) }
 
-// blockIDOf returns the id of the block for a message that has to wait. With skip (onFailure: skip) the message gets a
-// block of its own, and otherwise it gets the block of its key.
-func blockIDOf(key string, seq int64, skip bool) string {
-	if skip {
-		return rows.Hash("skip", key, rows.SeqPos(seq))
+// LaneOf returns the lane of an ordering key.
+func (s *Store) LaneOf(key string) int { return OfKey(key, s.Present()) }
+
+// blockIDOf returns the id of the block for a message that has to wait. With onFailure: skip the message gets a block of
+// its own, and otherwise it gets the block of its key. keyHash is the result of Store.KeyHash.
+func blockIDOf(m *weir.Message, keyHash string) string {
+	if m.Skip {
+		return rows.Hash("skip", m.Key, rows.SeqPos(m.ID.Seq))
 	}
-	return KeyHash(key)
+	return keyHash
 }
 
 // supersedeKeyOf returns the hash of a message's key and contract. A message supersedes only messages with the same
@@ -32,12 +41,18 @@ func idempotencyKeyRow(key, idempotencyKey string) string {
 	return rows.IdempotencyPrefix + rows.Hash("idempotency", key, idempotencyKey)
 }
 
-// Of returns the lane of an ordering key; lanes is the number of lanes. The result must never change, because stored
+// OfKey returns the lane of an ordering key in an epoch.
+func OfKey(key string, e epochs.Epoch) int { return Of(e.Fold.Fold(key), e.Lanes) }
+
+// Of returns the lane of a folded key; lanes is the number of lanes. The result must never change, because stored
 // messages are in the lane of their key.
 func Of(key string, lanes int) int {
 	sum := sha256.Sum256([]byte(key))
-	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(lanes))
+	return ofHash(sum[:], lanes)
 }
+
+// ofHash returns the lane of the folded key with this SHA-256.
+func ofHash(sum []byte, lanes int) int { return int(binary.BigEndian.Uint64(sum) % uint64(lanes)) }
 
 // LeaseName returns the name of a lane's lease.
 func (s *Store) LeaseName(lane int) string { return "lane-" + s.Partition(lane) }

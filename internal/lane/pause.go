@@ -28,11 +28,11 @@ const (
 	resumeKey = rows.RequestPrefix + string(RequestResume)
 )
 
-func pauseRowKey(key string) string {
+func (s *Store) pauseRowKey(key string) string {
 	if key == "" {
 		return rows.PauseKey
 	}
-	return rows.KeyPausePrefix + KeyHash(key)
+	return rows.KeyPausePrefix + s.KeyHash(key)
 }
 
 func isPauseKey(row string) bool {
@@ -72,6 +72,18 @@ func (c Control) LanePause(now time.Time) (weir.Pause, bool) {
 	return weir.Pause{}, false
 }
 
+// KeyPausesByHash returns the pauses of single keys that are in force, by the hash of the key (Store.KeyHash).
+func (c Control) KeyPausesByHash(now time.Time) map[string]weir.Pause {
+	pauses := map[string]weir.Pause{}
+	for _, r := range c.markers {
+		hash, isOfKey := strings.CutPrefix(r.Key, rows.KeyPausePrefix)
+		if p := pauseFrom(c.lane, r); isOfKey && p.Ends().After(now) {
+			pauses[hash] = p
+		}
+	}
+	return pauses
+}
+
 // KeyPauses returns the pauses of single keys that are in force.
 func (c Control) KeyPauses(now time.Time) []weir.Pause {
 	return slices.DeleteFunc(c.Pauses(now), func(p weir.Pause) bool { return p.Key == "" })
@@ -83,8 +95,10 @@ func (c Control) KeyPauses(now time.Time) []weir.Pause {
 func (ps Pauses) Pause(ctx context.Context, p weir.Pause) error {
 	p.Since, p.Until = p.Since.UTC().Truncate(time.Microsecond), p.Until.UTC().Truncate(time.Microsecond)
 	return ps.store.changeLane(ctx, p.Lane, func(c Control) ([]storage.Op, error) {
-		row := pauseRowKey(p.Key)
-		others := slices.DeleteFunc(c.KeyPauses(ps.store.Now()), func(o weir.Pause) bool { return o.Key == p.Key })
+		row := ps.store.pauseRowKey(p.Key)
+		others := slices.DeleteFunc(c.KeyPauses(ps.store.Now()), func(o weir.Pause) bool {
+			return ps.store.pauseRowKey(o.Key) == row
+		})
 		switch {
 		case c.Head.IsSealed:
 			return nil, errConflict("pause",
@@ -105,7 +119,7 @@ func (ps Pauses) Pause(ctx context.Context, p weir.Pause) error {
 func (ps Pauses) Resume(ctx context.Context, lane int, key string) error {
 	return ps.store.changeLane(ctx, lane, func(c Control) ([]storage.Op, error) {
 		var ops []storage.Op
-		row := pauseRowKey(key)
+		row := ps.store.pauseRowKey(key)
 		for _, n := range c.markers {
 			if n.Key == row {
 				ops = append(ops, storage.Op{Kind: storage.Delete, Key: row})

@@ -63,7 +63,7 @@ func (e *Entry) HasIdempotencyKey(key string) bool {
 // returns the message's id in the epoch that has the message now; the nonce can be missing in the id. It returns the
 // zero id if there is no such message.
 func (ms Messages) FindSubmission(ctx context.Context, key, idempotencyKey string) (weir.ID, error) {
-	lane := Of(key, ms.store.Lanes)
+	lane := ms.store.LaneOf(key)
 	row, err := ms.store.Table.Get(ctx, ms.store.Partition(lane), idempotencyKeyRow(key, idempotencyKey))
 	if err == nil {
 		return weir.ID{Epoch: ms.store.Epoch, Lane: lane, Seq: rows.Seq.Of(row.Values)}, nil

@@ -88,7 +88,7 @@ func (c *Change) RemoveRemembered(key string) {
 // FindRemembered reads the remembered id of a key and contract; "" = no id is remembered. It returns errors for callers
 // of the API (see APIError).
 func (ms Messages) FindRemembered(ctx context.Context, key, contract string) (string, error) {
-	found, err := ms.store.DeliveryState().findRemembered(ctx, Of(key, ms.store.Lanes), key, contract)
+	found, err := ms.store.DeliveryState().findRemembered(ctx, ms.store.LaneOf(key), key, contract)
 	if err != nil {
 		return "", APIError("remembered", err)
 	}

@@ -37,7 +37,7 @@ type expiringPacked struct {
 
 var expiringColumns = rows.Names(rows.Stage, rows.IsHeld, rows.AcceptedAt, rows.FinishedAt, rows.ReplayAskedAt,
 	rows.DiscardAskedAt, rows.IdempotencyRow, acceptedBody.blob, editedBody.blob, rows.CopiedFrom, rows.Key,
-	rows.ErasedAt)
+	rows.ErasedAt, rows.FoldedHashes)
 
 // removePage removes the expired messages of one page, from the walk's position on. If it reaches a message that is too
 // young, it returns the time at which the walk can go on past that message. At the end of the log it returns the time
@@ -193,7 +193,7 @@ func (t *retentionRun) classifyCopied(ctx context.Context, messages []*expiringM
 	}
 	return ForEach(len(moved), func(i int) error {
 		id := weir.ID{Epoch: t.Store.Epoch, Lane: t.lane, Seq: moved[i].seq}
-		_, err := t.nextEpoch.Table.Get(ctx, t.nextEpoch.Partition(OfRow(moved[i].rowValues(), t.nextEpoch.Lanes)),
+		_, err := t.nextEpoch.Table.Get(ctx, t.nextEpoch.Partition(OfRow(moved[i].rowValues(), t.nextEpoch.Present())),
 			rows.CopyPrefix+CopyID(id))
 		moved[i].hasCopy = !storage.Is(err, storage.NotFound)
 		if !moved[i].hasCopy {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"weir/internal/fold"
 	"weir/internal/lane/epochs"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
@@ -18,6 +19,7 @@ type Store struct {
 	Bodies bodyStore
 	Epoch  int
 	Lanes  int
+	Fold   fold.Rules // the differences between keys that share a lane and an order
 	Now    func() time.Time
 	Rand   func() float64 // returns a random number in [0, 1); must be safe for concurrent use; nil = math/rand
 

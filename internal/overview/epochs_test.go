@@ -29,7 +29,7 @@ func (w *world) changeLanes(n int) *world {
 				Attempts: 9, Backoff: drain.Backoff{Min: time.Hour, Max: time.Hour}, Now: time.Now, Log: quiet})
 		},
 	}
-	if err := c.Run(w.t.Context(), n); err != nil {
+	if err := c.Run(w.t.Context(), relane.Target{Lanes: n}); err != nil {
 		w.t.Fatal(err)
 	}
 	return newWorld(w.t, fresh(n), w.leases)

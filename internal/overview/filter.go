@@ -67,7 +67,7 @@ func (f *Filter) matchesOnlyUnfinished() bool {
 func (f *Filter) matchingLanes(e epochs.Epoch) []int {
 	var lanes []int
 	for n := range e.Lanes {
-		if (f.Lane == nil || *f.Lane == n) && (f.Key == "" || lane.Of(f.Key, e.Lanes) == n) {
+		if (f.Lane == nil || *f.Lane == n) && (f.Key == "" || lane.OfKey(f.Key, e) == n) {
 			lanes = append(lanes, n)
 		}
 	}

@@ -64,7 +64,7 @@ func (v *forecaster) findPosition(ctx context.Context) error {
 	if v.st.Held {
 		pages = maxQueuePages // a held message needs no query of the log, so one more page is affordable
 	}
-	line, whole, err := lists.Reader{Store: v.Store}.ReadKeyQueue(ctx, id.Lane, lane.BlockIDOf(&v.st.Message), pages)
+	line, whole, err := lists.Reader{Store: v.Store}.ReadKeyQueue(ctx, id.Lane, v.Store.BlockIDOf(&v.st.Message), pages)
 	if err != nil {
 		return err
 	}
@@ -107,9 +107,10 @@ func (v *forecaster) countInLog(ctx context.Context, held int) error {
 	if v.st.Message.Skip || id.Seq == cursor {
 		return nil
 	}
+	key := v.Store.KeyHash(v.st.Message.Key)
 	entries, err := v.Store.ScanLog(ctx, id.Lane, cursor, int(id.Seq-cursor))
 	for _, e := range entries {
-		if e.Seq() >= id.Seq || e.Message.Key != v.st.Message.Key || e.Stage != weir.Queued || e.IsHeld {
+		if e.Seq() >= id.Seq || e.KeyHash() != key || e.Stage != weir.Queued || e.IsHeld {
 			continue
 		}
 		v.position++
@@ -134,7 +135,7 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 	if v.st.Stage == weir.Scheduled {
 		at = laterOf(v.now, v.st.Message.DueAt)
 	}
-	if p, ok := findKeyPause(v.control, v.st.Message.Key, v.now); ok {
+	if p, ok := v.findKeyPause(); ok {
 		if p.Until.IsZero() {
 			return time.Time{}
 		}
@@ -198,7 +199,7 @@ func (v *forecaster) describeWait() string {
 	if cause := v.firstPauseCause(v.control, v.now); cause.By != "" {
 		return cause.describe()
 	}
-	if p, ok := findKeyPause(v.control, v.st.Message.Key, v.now); ok {
+	if p, ok := v.findKeyPause(); ok {
 		return "its key is paused" + describeReason(p.Reason, p.Until)
 	}
 	switch {

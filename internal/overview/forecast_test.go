@@ -2,10 +2,12 @@ package overview_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"weir/internal/fold"
 	"weir/internal/lane"
 	"weir/internal/overview"
 	"weir/internal/weir"
@@ -135,6 +137,36 @@ type closedUntil time.Time
 
 func (c closedUntil) At(t time.Time) (bool, string, time.Time) {
 	return t.Before(time.Time(c)), "night freeze", time.Time(c)
+}
+
+// With folding, the spellings of a key have one order and one pause, and a filter for a key selects exactly this key.
+func TestForecast_Spellings(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.store.Fold = fold.All
+		first, second := w.appendMessage("Café"), w.appendMessage("cafe")
+		o := w.readForecast(second)
+		if o.Position != 2 || !strings.HasPrefix(o.WaitsFor, "behind "+first.String()+" of its key") {
+			t.Errorf("got %+v, want position 2, behind %s", o, first)
+		}
+
+		err := w.store.Pauses().Pause(t.Context(), weir.Pause{Key: "CAFE", Reason: "legal", Since: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := w.readForecast(second); o.WaitsFor != "its key is paused: legal" {
+			t.Errorf("got %+v, want the pause of CAFE", o)
+		}
+
+		for key, want := range map[string][]weir.ID{"Café": {first}, "cafe": {second}, "CAFE": nil} {
+			var got []weir.ID
+			for _, st := range w.searchAll(overview.Filter{Key: key}, 10) {
+				got = append(got, st.Message.ID)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the filter %s: got %v, want %v", key, got, want)
+			}
+		}
+	})
 }
 
 func TestForecast_PauseCauses(t *testing.T) {

@@ -80,14 +80,10 @@ func describeReason(reason string, until time.Time) string {
 	return text
 }
 
-// findKeyPause returns the operator's pause of a key, if that pause is in force.
-func findKeyPause(c lane.Control, key string, now time.Time) (weir.Pause, bool) {
-	for _, p := range c.KeyPauses(now) {
-		if p.Key == key {
-			return p, true
-		}
-	}
-	return weir.Pause{}, false
+// findKeyPause returns the operator's pause of the message's key, if that pause is in force.
+func (v *forecaster) findKeyPause() (weir.Pause, bool) {
+	p, ok := v.control.KeyPausesByHash(v.now)[v.Store.KeyHash(v.st.Message.Key)]
+	return p, ok
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

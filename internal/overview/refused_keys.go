@@ -57,10 +57,10 @@ func (o *Overview) countRefusedInLog(ctx context.Context, number int, c lane.Con
 	entries, err := o.Store.ScanLog(ctx, number, c.Tail.Cursor, limit)
 	keys := map[string]bool{}
 	for _, e := range entries {
-		if e.Stage != weir.Queued || e.IsHeld || keys[e.Message.Key] {
+		if e.Stage != weir.Queued || e.IsHeld || keys[e.KeyHash()] {
 			continue
 		}
-		keys[e.Message.Key] = true
+		keys[e.KeyHash()] = true
 		if r.Count++; r.First == "" {
 			r.First = e.Message.Key
 		}

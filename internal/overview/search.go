@@ -95,7 +95,7 @@ func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (s
 }
 
 func (o *Overview) searchedEpochs(f Filter) []epochs.Epoch {
-	searched := []epochs.Epoch{{Number: o.Store.Epoch, Lanes: o.Store.Lanes}}
+	searched := []epochs.Epoch{o.Store.Present()}
 	if f.matchesOnlyUnfinished() {
 		return searched
 	}
@@ -168,7 +168,7 @@ func (s *search) searchEpoch(ctx context.Context, store *lane.Store, earlier boo
 
 // openCursors opens a cursor for each lane that can have matching messages.
 func (s *search) openCursors(ctx context.Context, store *lane.Store, earlier bool, before []int64) error {
-	lanes := s.filter.matchingLanes(epochs.Epoch{Number: store.Epoch, Lanes: store.Lanes})
+	lanes := s.filter.matchingLanes(store.Present())
 	if len(before) > 0 && len(before) != len(lanes) {
 		return tokenError()
 	}

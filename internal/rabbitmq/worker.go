@@ -69,12 +69,13 @@ func (w *worker) accept(ctx context.Context, d *amqp.Delivery) {
 func (w *worker) addTask(ctx context.Context, t *task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	waiting, inWork := w.keys[t.message.Key]
+	key := w.consumer.cfg.Filer.OrderOf(&t.message)
+	waiting, inWork := w.keys[key]
 	if inWork {
-		w.keys[t.message.Key] = append(waiting, t)
+		w.keys[key] = append(waiting, t)
 		return
 	}
-	w.keys[t.message.Key] = nil
+	w.keys[key] = nil
 	w.tasks.Go(func() { w.fileKey(ctx, t) })
 }
 
@@ -82,7 +83,7 @@ func (w *worker) addTask(ctx context.Context, t *task) {
 // message: perhaps the present message was not appended, and a later message of its key must not overtake it.
 func (w *worker) fileKey(ctx context.Context, t *task) {
 	defer panics.Log(w.consumer.cfg.Log, "consume: key")
-	for ; t != nil; t = w.takeNext(t.message.Key) {
+	for ; t != nil; t = w.takeNext(w.consumer.cfg.Filer.OrderOf(&t.message)) {
 		if ctx.Err() == nil {
 			w.fileMessage(ctx, t)
 		}

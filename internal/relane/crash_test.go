@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weir/internal/lane/epochs"
 	"weir/internal/relane"
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
@@ -148,12 +149,16 @@ const farAhead = 2 * time.Hour
 // killedCommand runs a change to n lanes, and stops it at the write with the number "at", as SIGKILL would. It reports
 // whether the change reached that write.
 func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
-	return w.killedAt(at, fault, func(ctx context.Context, c relane.Resharder) error { return c.Run(ctx, n) })
+	return w.killedAt(at, fault, func(ctx context.Context, c relane.Resharder) error {
+		return c.Run(ctx, relane.Target{Lanes: n})
+	})
 }
 
 // killedStart is killedCommand for the start of a process whose settings have n lanes.
 func (w *world) killedStart(at int, fault storagetest.Fault, n int) bool {
-	return w.killedAt(at, fault, func(ctx context.Context, c relane.Resharder) error { return c.TakeNumber(ctx, n) })
+	return w.killedAt(at, fault, func(ctx context.Context, c relane.Resharder) error {
+		return c.TakeLanes(ctx, epochs.Epoch{Lanes: n})
+	})
 }
 
 func (w *world) killedAt(at int, fault storagetest.Fault, run func(context.Context, relane.Resharder) error) bool {
@@ -200,7 +205,7 @@ func TestFaults_OfStorage(t *testing.T) {
 				return storagetest.Fault{Kind: kinds[chance.IntN(3)],
 					Delay: time.Duration(chance.IntN(3000)) * time.Millisecond}
 			})
-			if err := w.newResharder(faults).Run(t.Context(), 5); err != nil {
+			if err := w.newResharder(faults).Run(t.Context(), relane.Target{Lanes: 5}); err != nil {
 				t.Fatalf("seed %d: Run = %v, want no error", seed, err)
 			}
 			h.closeDrainer(t)

@@ -1,5 +1,5 @@
-// Package relane changes the number of lanes, for the command "weir lanes". A key's lane depends on the number of
-// lanes, so a change ends one epoch and begins the next.
+// Package relane changes the number of lanes and the folding of keys, for the command "weir lanes". A key's lane depends
+// on both, so a change of either ends one epoch and begins the next. Below, "number of lanes" stands for both.
 //
 // # State
 //
@@ -37,7 +37,8 @@
 //     first id.
 //   - Messages of a key keep their order. All waiting messages, except the scheduled ones, are final before their lane
 //     is closed. Scheduled and dead messages are copied in the order of their key. All messages of a key go from one
-//     old lane into one new lane.
+//     old lane into one new lane. Keys that the old epoch did not fold into one had no common order; if the new epoch
+//     does, their copies lie in it in the order of the old lanes.
 //   - The fences of the new lanes begin at the highest fence of the old lanes, so that the CMS never receives a lower
 //     fence than before.
 //   - In each lane accepted = delivered + dead + cancelled + superseded + discarded + moved + waiting.

@@ -24,7 +24,7 @@ func TestRun_RefusesWhileSomethingIsPaused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err := w.newResharder(storagetest.NewFaults()).Run(t.Context(), 5)
+		err := w.newResharder(storagetest.NewFaults()).Run(t.Context(), relane.Target{Lanes: 5})
 		if !errors.Is(err, relane.ErrPaused) || !strings.Contains(err.Error(), "lane 2 (fire)") ||
 			!strings.Contains(err.Error(), `key "k1" (odd)`) {
 			t.Errorf(`got %v, want %v with "lane 2 (fire)" and key "k1" (odd)`, err, relane.ErrPaused)
@@ -53,7 +53,7 @@ func TestRun_RefusesWhileAContractIsMissing(t *testing.T) {
 		time.Sleep(time.Minute)
 		resharder := w.newResharder(storagetest.NewFaults())
 		resharder.Store.Contracts = h.store.Contracts
-		err := resharder.Run(t.Context(), 3)
+		err := resharder.Run(t.Context(), relane.Target{Lanes: 3})
 		if !errors.Is(err, relane.ErrContractMissing) || !strings.Contains(err.Error(), "(messages: 1)") {
 			t.Errorf("got %v, want %v with the number of messages", err, relane.ErrContractMissing)
 		}
@@ -83,7 +83,7 @@ func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 		h.appends.OnFiled = nil // so that no drainer delivers the message before the change begins
 		w.post(h, "k1", "waits")
 		done := make(chan error, 1)
-		go func() { done <- w.newResharder(faults).Run(t.Context(), 5) }()
+		go func() { done <- w.newResharder(faults).Run(t.Context(), relane.Target{Lanes: 5}) }()
 		time.Sleep(time.Minute)
 		if m := w.readRecord(); m.Step != epochs.StepDrain ||
 			!strings.Contains(w.joinReports(), "is paused (fire): resume it") {
@@ -119,7 +119,7 @@ func TestRun_PausedJustBeforeTheSealOfAnEmptyLane(t *testing.T) {
 					return true
 				}, storagetest.Fault{})
 				done := make(chan error, 1)
-				go func() { done <- w.newResharder(faults).Run(t.Context(), 5) }()
+				go func() { done <- w.newResharder(faults).Run(t.Context(), relane.Target{Lanes: 5}) }()
 				time.Sleep(time.Minute)
 				if m := w.readRecord(); m.Step != epochs.StepDrain ||
 					!strings.Contains(w.joinReports(), "is paused (fire): resume it") {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/clock"
+	"weir/internal/fold"
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
 	"weir/internal/lease"
@@ -23,7 +24,7 @@ type Drainer interface {
 	Close(ctx context.Context) error
 }
 
-// Resharder changes the number of lanes. All exported fields are required.
+// Resharder changes the number of lanes and the folding of keys. All exported fields are required.
 type Resharder struct {
 	Store    *lane.Store // the caller must not have called Store.Open
 	Leases   storage.Leases
@@ -62,14 +63,37 @@ var (
 		"run empty; put the contracts back, or cancel the messages")
 )
 
-// Run changes the number of lanes to n, or continues an unfinished change to n. It returns nil when the change is
-// finished. If Run fails, the change can be unfinished: call Run with n again, or call Undo.
-func (c Resharder) Run(ctx context.Context, n int) error {
-	if n < 1 || n > epochs.MaxLanes {
+// Target describes the lanes to which a change leads.
+type Target struct {
+	Lanes int         // 0 = the number stays
+	Fold  *fold.Rules // nil = the folding stays
+}
+
+// resolve returns the epoch that the change leads to, without its number. If a change is under way that can be the
+// meant one, the parts that the target leaves open are those of that change; otherwise they are those of the open epoch.
+func (t Target) resolve(meta epochs.Record) epochs.Epoch {
+	goal := meta.Open
+	if meta.Step == epochs.StepDrain || meta.Step == epochs.StepCopy {
+		goal = meta.Next
+	}
+	goal.Number = 0
+	if t.Lanes > 0 {
+		goal.Lanes = t.Lanes
+	}
+	if t.Fold != nil {
+		goal.Fold = *t.Fold
+	}
+	return goal
+}
+
+// Run changes the lanes to those of the target, or continues an unfinished change to them. It returns nil when the
+// change is finished. If Run fails, the change can be unfinished: call Run with the same target again, or call Undo.
+func (c Resharder) Run(ctx context.Context, t Target) error {
+	if t.Lanes < 0 || t.Lanes > epochs.MaxLanes || t == (Target{}) {
 		return ErrNumber
 	}
 	return c.withCommandLease(ctx, func(ctx context.Context) error {
-		meta, err := c.beginChange(ctx, n)
+		meta, err := c.beginChange(ctx, t)
 		for err == nil && meta.Step != epochs.StepNone {
 			c.Store.UseEpochRecord(meta)
 			meta, err = c.runStep(ctx, meta)
@@ -78,16 +102,18 @@ func (c Resharder) Run(ctx context.Context, n int) error {
 	})
 }
 
-// beginChange records that a change to n lanes begins, unless that change has already begun or n is the present number.
-func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, err error) {
+// beginChange records that a change begins, unless that change has already begun or the lanes are those of the target.
+func (c Resharder) beginChange(ctx context.Context, t Target) (meta epochs.Record, err error) {
 	err = c.retryTransient(ctx, func() (err error) {
-		meta, err = c.Store.Initialize(ctx, n)
+		first := t.resolve(epochs.Record{Open: epochs.Epoch{Lanes: 1}})
+		meta, err = c.Store.Initialize(ctx, first)
 		return err
 	})
+	goal := t.resolve(meta)
 	if err == nil && c.onlyUnused {
-		err = c.checkUnused(ctx, n)
+		err = c.checkUnused(ctx, goal)
 	}
-	if err == nil && meta.Step == epochs.StepNone && meta.Open.Lanes != n {
+	if err == nil && meta.Step == epochs.StepNone && !meta.Open.HasSameLanes(goal) {
 		if err = c.checkNotPaused(ctx, meta.Open); err == nil {
 			err = c.checkNoContractMissing(ctx, meta.Open)
 		}
@@ -95,7 +121,7 @@ func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, 
 	if err != nil {
 		return epochs.Record{}, err
 	}
-	if err := c.checkNoReplays(ctx, n); err != nil {
+	if err := c.checkNoReplays(ctx, goal); err != nil {
 		return epochs.Record{}, err
 	}
 	begun := false
@@ -103,7 +129,8 @@ func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, 
 		switch {
 		case m.Step == epochs.StepUndo:
 			return fmt.Errorf("%w: finish that with --undo first", ErrUndone)
-		case m.Step == epochs.StepCount && m.Open.Lanes == n, m.Step != epochs.StepNone && m.Next.Lanes == n:
+		case m.Step == epochs.StepCount && m.Open.HasSameLanes(goal),
+			m.Step != epochs.StepNone && m.Next.HasSameLanes(goal):
 			begun = true
 			if m.IsUnused && !c.onlyUnused {
 				m.IsUnused = false // the command goes on although messages may have come
@@ -111,25 +138,34 @@ func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, 
 			}
 			return epochs.ErrNoChange
 		case m.Step != epochs.StepNone:
-			return fmt.Errorf("%w, to %d: finish it with that number, or undo it", ErrUnderWay,
-				max(m.Next.Lanes, m.Open.Lanes))
-		case m.Open.Lanes == n:
+			return fmt.Errorf("%w, to %s: finish it with that, or undo it", ErrUnderWay, changeGoal(*m))
+		case m.Open.HasSameLanes(goal):
 			return epochs.ErrNoChange
 		}
-		m.Step, m.Next = epochs.StepDrain, epochs.Epoch{Number: m.Used + 1, Lanes: n}
+		m.Step, m.Next = epochs.StepDrain, epochs.Epoch{Number: m.Used + 1, Lanes: goal.Lanes, Fold: goal.Fold}
 		m.Used, m.IsUnused = m.Next.Number, c.onlyUnused
 		return nil
 	})
 	switch {
 	case err != nil:
 	case meta.Step == epochs.StepNone:
-		c.Progress(fmt.Sprintf("The number of lanes is %d.", n))
+		c.Progress(fmt.Sprintf("The number of lanes is %s.", meta.Open))
 	case begun:
-		c.Progress(fmt.Sprintf("Going on with the change to %d lanes.", n))
+		c.Progress(fmt.Sprintf("Going on with the change to %s.", goal.Describe()))
+	case meta.Open.Lanes == goal.Lanes:
+		c.Progress(fmt.Sprintf("Changing the folding of keys from %s to %s.", meta.Open.Fold, goal.Fold))
 	default:
-		c.Progress(fmt.Sprintf("Changing the number of lanes from %d to %d.", meta.Open.Lanes, n))
+		c.Progress(fmt.Sprintf("Changing the number of lanes from %s to %s.", meta.Open, goal))
 	}
 	return meta, err
+}
+
+// changeGoal returns the epoch that a change under way leads to.
+func changeGoal(m epochs.Record) epochs.Epoch {
+	if m.Step == epochs.StepCount {
+		return m.Open
+	}
+	return m.Next
 }
 
 // runStep does the change's present step, and then records the next step.
@@ -161,8 +197,7 @@ func (c Resharder) runStep(ctx context.Context, meta epochs.Record) (epochs.Reco
 		}
 		meta, err := c.advanceStep(ctx, meta, func(m *epochs.Record) { m.Step = epochs.StepNone })
 		if err == nil {
-			c.Progress(fmt.Sprintf("The number of lanes is %d now. Start the handlers with that setting.",
-				meta.Open.Lanes))
+			c.Progress(fmt.Sprintf("The number of lanes is %s now. Start the handlers with that setting.", meta.Open))
 		}
 		return meta, err
 	}
@@ -214,7 +249,7 @@ func (c Resharder) Undo(ctx context.Context) error {
 		c.Progress("There is no change to undo.")
 		return nil
 	}
-	c.Progress(fmt.Sprintf("Undoing the change from %d to %d lanes.", meta.Open.Lanes, meta.Next.Lanes))
+	c.Progress(fmt.Sprintf("Undoing the change from %s to %s.", meta.Open, meta.Next.Describe()))
 	return c.withCommandLease(ctx, c.undoChange)
 }
 
@@ -246,7 +281,7 @@ func (c Resharder) undoChange(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		c.Progress(fmt.Sprintf("Undone: the number of lanes is %d.", meta.Open.Lanes))
+		c.Progress(fmt.Sprintf("Undone: the number of lanes is %s.", meta.Open))
 	}
 	return err
 }

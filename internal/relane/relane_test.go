@@ -27,7 +27,7 @@ func TestRun_UpAndDown(t *testing.T) {
 			}
 			bad := w.post(h, "k1", fmt.Sprintf("bad %d", round))
 			done := make(chan error, 1)
-			go func() { done <- w.newResharder(storagetest.NewFaults()).Run(t.Context(), n) }()
+			go func() { done <- w.newResharder(storagetest.NewFaults()).Run(t.Context(), relane.Target{Lanes: n}) }()
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +59,8 @@ func TestRun_UpAndDown(t *testing.T) {
 func TestRun_WrongNumbers(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		for _, n := range []int{0, -1, epochs.MaxLanes + 1} {
-			if err := w.newResharder(storagetest.NewFaults()).Run(t.Context(), n); !errors.Is(err, relane.ErrNumber) {
+			err := w.newResharder(storagetest.NewFaults()).Run(t.Context(), relane.Target{Lanes: n})
+			if !errors.Is(err, relane.ErrNumber) {
 				t.Errorf("%d: got %v, want %v", n, err, relane.ErrNumber)
 			}
 		}
@@ -87,7 +88,7 @@ func TestRun_WaitsForTheCMSAndCanBeUndone(t *testing.T) {
 		}
 		first := w.newResharder(storagetest.NewFaults())
 		done := make(chan error, 1)
-		go func() { done <- first.Run(t.Context(), 5) }()
+		go func() { done <- first.Run(t.Context(), relane.Target{Lanes: 5}) }()
 		time.Sleep(time.Minute)
 		if m := w.readRecord(); m.Step != epochs.StepDrain {
 			t.Fatalf("got %+v, want Step %v", m, epochs.StepDrain)
@@ -124,11 +125,13 @@ func TestRun_AnotherNumberWhileUnderWay(t *testing.T) {
 		w.post(h, "k", "waits")
 		ctx, interrupt := context.WithTimeout(t.Context(), 20*time.Second)
 		defer interrupt()
-		if err := w.newResharder(storagetest.NewFaults()).Run(ctx, 3); !errors.Is(err, context.DeadlineExceeded) {
+		err := w.newResharder(storagetest.NewFaults()).Run(ctx, relane.Target{Lanes: 3})
+		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("interrupted: %v, want %v", err, context.DeadlineExceeded)
 		}
 		for _, n := range []int{2, 4} {
-			if err := w.newResharder(storagetest.NewFaults()).Run(t.Context(), n); !errors.Is(err, relane.ErrUnderWay) {
+			err := w.newResharder(storagetest.NewFaults()).Run(t.Context(), relane.Target{Lanes: n})
+			if !errors.Is(err, relane.ErrUnderWay) {
 				t.Errorf("%d: got %v, want %v", n, err, relane.ErrUnderWay)
 			}
 		}

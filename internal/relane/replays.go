@@ -15,11 +15,11 @@ import (
 //     start after the heads are sealed.
 
 // checkNoReplays returns ErrReplays if a bulk replay runs. It does not look for bulk replays if a change is already
-// under way, or if n is the present number of lanes. In both cases, no new change begins.
-func (c Resharder) checkNoReplays(ctx context.Context, n int) error {
+// under way, or if the lanes are those of the goal. In both cases, no new change begins.
+func (c Resharder) checkNoReplays(ctx context.Context, goal epochs.Epoch) error {
 	return c.retryTransient(ctx, func() error {
 		meta, err := epochs.Read(ctx, c.Store.Table)
-		if err != nil || meta.Step != epochs.StepNone || meta.Open.Lanes == n {
+		if err != nil || meta.Step != epochs.StepNone || meta.Open.HasSameLanes(goal) {
 			return err
 		}
 		jobs, err := jobrow.ReadAll(ctx, c.Store.ForEpoch(meta.Open))

@@ -24,7 +24,8 @@ func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 			}
 		}
 		file("one")
-		if err := w.newResharder(storagetest.NewFaults()).Run(t.Context(), 3); !errors.Is(err, relane.ErrReplays) ||
+		err := w.newResharder(storagetest.NewFaults()).Run(t.Context(), relane.Target{Lanes: 3})
+		if !errors.Is(err, relane.ErrReplays) ||
 			!strings.Contains(err.Error(), "cancel") {
 			t.Errorf("with one under way: %v, want %v with \"cancel\"", err, relane.ErrReplays)
 		}
@@ -43,7 +44,7 @@ func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 			file("two") // just before lane 0 is sealed
 			return true
 		}, storagetest.Fault{Kind: storagetest.FailBefore})
-		if err := w.newResharder(slips).Run(t.Context(), 3); !errors.Is(err, relane.ErrReplays) ||
+		if err := w.newResharder(slips).Run(t.Context(), relane.Target{Lanes: 3}); !errors.Is(err, relane.ErrReplays) ||
 			!strings.Contains(err.Error(), "--undo") {
 			t.Errorf("with one that slipped in: %v, want %v with \"--undo\"", err, relane.ErrReplays)
 		}

@@ -10,9 +10,9 @@ import (
 	"weir/internal/storage"
 )
 
-// The number of lanes decides where a key's messages are. While no message was ever stored, no key has a place yet. So
-// a process whose settings have another number than storage takes that number into storage at its start, by the same
-// change as the command. It does so only if storage is unused:
+// The number of lanes and the folding decide where a key's messages are. While no message was ever stored, no key has a
+// place yet. So a process whose settings have another number or folding than storage takes them into storage at its
+// start, by the same change as the command. It does so only if storage is unused:
 //
 //   - No lane of any epoch ever took a message.
 //   - No schedule, batch or bulk replay is stored. Their owners know the number that is in storage now.
@@ -21,32 +21,32 @@ import (
 // appended any more. If a message came meanwhile, the process undoes the change.
 
 // ErrUsed means that storage is not unused.
-var ErrUsed = errors.New("storage was used with another number of lanes")
+var ErrUsed = errors.New("storage was used with another number of lanes, or with another folding of keys")
 
 // usedPartitions have the rows of schedules, batches and finished bulk replays. A running bulk replay has a row in
 // lane 0, and Run refuses to begin a change then.
 var usedPartitions = []string{"schedules", "batches", "replays"}
 
-// TakeNumber changes the number of lanes to n, as Run does, if storage is unused. Otherwise it returns ErrUsed, and the
-// number of lanes stays. It also continues such a change of a process that has crashed. If it fails with another error,
-// the change can be unfinished: call TakeNumber again.
-func (c Resharder) TakeNumber(ctx context.Context, n int) error {
-	if err := c.checkUnused(ctx, n); err != nil {
+// TakeLanes changes the lanes to those of an epoch, as Run does, if storage is unused. Otherwise it returns ErrUsed, and
+// the lanes stay. It also continues such a change of a process that has crashed. If it fails with another error, the
+// change can be unfinished: call TakeLanes again.
+func (c Resharder) TakeLanes(ctx context.Context, goal epochs.Epoch) error {
+	if err := c.checkUnused(ctx, goal); err != nil {
 		return err
 	}
 	unused := c
 	unused.onlyUnused = true
-	return unused.Run(ctx, n)
+	return unused.Run(ctx, Target{Lanes: goal.Lanes, Fold: &goal.Fold})
 }
 
-// checkUnused returns ErrUsed if storage is not unused, or if a change to another number than n is under way.
-func (c Resharder) checkUnused(ctx context.Context, n int) error {
+// checkUnused returns ErrUsed if storage is not unused, or if a change to other lanes is under way.
+func (c Resharder) checkUnused(ctx context.Context, goal epochs.Epoch) error {
 	return c.retryTransient(ctx, func() error {
 		meta, err := epochs.Read(ctx, c.Store.Table)
 		if err != nil {
 			return err
 		}
-		isOther := meta.Step == epochs.StepUndo || meta.Step != epochs.StepNone && meta.Next.Lanes != n
+		isOther := meta.Step == epochs.StepUndo || meta.Step != epochs.StepNone && !meta.Next.HasSameLanes(goal)
 		if isOther || meta.Open.Number > 1 && !meta.IsUnused {
 			return ErrUsed
 		}
@@ -88,7 +88,7 @@ func IsUnused(ctx context.Context, store *lane.Store, meta epochs.Record) (bool,
 // undoIfUsed is called after all heads are sealed. If a message came meanwhile, it undoes the change, and returns
 // ErrUsed. It leaves a change that the command has begun as it is.
 func (c Resharder) undoIfUsed(ctx context.Context, meta epochs.Record) error {
-	err := c.checkUnused(ctx, meta.Next.Lanes)
+	err := c.checkUnused(ctx, meta.Next)
 	if !errors.Is(err, ErrUsed) || !meta.IsUnused {
 		return err
 	}

@@ -25,15 +25,15 @@ func (w *world) takeNumber(n int, faults *storagetest.Faults) error {
 	if !errors.Is(err, lane.ErrLaneCount) {
 		return err
 	}
-	return w.newResharder(faults).TakeNumber(w.t.Context(), n)
+	return w.newResharder(faults).TakeLanes(w.t.Context(), epochs.Epoch{Lanes: n})
 }
 
-func TestTakeNumber_OfUnusedStorage(t *testing.T) {
+func TestTakeLanes_OfUnusedStorage(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.startHandler(1).closeDrainer(t)
 		for _, n := range []int{3, 8, 1, 2} {
 			if err := w.takeNumber(n, storagetest.NewFaults()); err != nil {
-				t.Fatalf("TakeNumber(%d) = %v, want no error", n, err)
+				t.Fatalf("TakeLanes(%d) = %v, want no error", n, err)
 			}
 			if m := w.readRecord(); m.Open.Lanes != n || m.Step != epochs.StepNone {
 				t.Fatalf("got the record %+v, want %d lanes", m, n)
@@ -47,7 +47,7 @@ func TestTakeNumber_OfUnusedStorage(t *testing.T) {
 }
 
 // Anything that is stored refuses the change, and the number stays.
-func TestTakeNumber_OfUsedStorage(t *testing.T) {
+func TestTakeLanes_OfUsedStorage(t *testing.T) {
 	insert := func(partition, key string) func(*testing.T, *world, *handler) {
 		return func(t *testing.T, w *world, _ *handler) {
 			if _, err := w.account.Table().Transact(t.Context(), partition,
@@ -82,7 +82,7 @@ func TestTakeNumber_OfUsedStorage(t *testing.T) {
 				h.closeDrainer(t)
 				before := w.readRecord()
 				if err := w.takeNumber(3, storagetest.NewFaults()); err == nil {
-					t.Error("TakeNumber of used storage = no error, want one")
+					t.Error("TakeLanes of used storage = no error, want one")
 				}
 				if m := w.readRecord(); m.Open != before.Open || m.Step != epochs.StepNone {
 					t.Errorf("got the record %+v, want it as before: %+v", m, before)
@@ -94,7 +94,7 @@ func TestTakeNumber_OfUsedStorage(t *testing.T) {
 
 // A message is appended after the first check, and before all heads are sealed. The change is undone, and the message
 // is delivered.
-func TestTakeNumber_AMessageComesMeanwhile(t *testing.T) {
+func TestTakeLanes_AMessageComesMeanwhile(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(2)
 		faults := storagetest.NewFaults()
@@ -106,7 +106,7 @@ func TestTakeNumber_AMessageComesMeanwhile(t *testing.T) {
 			}
 			return isSeal
 		}, storagetest.Fault{})
-		if err := w.newResharder(faults).TakeNumber(t.Context(), 3); !errors.Is(err, relane.ErrUsed) {
+		if err := w.newResharder(faults).TakeLanes(t.Context(), epochs.Epoch{Lanes: 3}); !errors.Is(err, relane.ErrUsed) {
 			t.Errorf("got %v, want %v", err, relane.ErrUsed)
 		}
 		if m := w.readRecord(); m.Open.Lanes != 2 || m.Step != epochs.StepNone {
@@ -121,7 +121,7 @@ func TestTakeNumber_AMessageComesMeanwhile(t *testing.T) {
 
 // Two instances with different numbers start at the same time, while a third serves with another number. Whatever
 // happens, the lanes in force are whole, and a message that was accepted meanwhile is delivered.
-func TestTakeNumber_TwoAtOnce(t *testing.T) {
+func TestTakeLanes_TwoAtOnce(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
@@ -161,7 +161,7 @@ func TestTakeNumber_TwoAtOnce(t *testing.T) {
 
 // The process crashes at each of its writes. The next start with the same number continues the change. A start with
 // another number does not end it.
-func TestTakeNumber_CrashesAtEveryWrite(t *testing.T) {
+func TestTakeLanes_CrashesAtEveryWrite(t *testing.T) {
 	for name, fault := range map[string]storagetest.Fault{
 		"Before": {Kind: storagetest.FailBefore},
 		"After":  {Kind: storagetest.FailAfter},

@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage"
 )
 
-// ErrChanged means that the number of lanes was changed after this process had started.
+// ErrChanged means that the number of lanes, or the folding of keys, was changed after this process had started.
 var ErrChanged = errors.New("the number of lanes was changed")
 
 const (
@@ -47,8 +47,8 @@ func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error 
 		case err != nil:
 			pause = underWayInterval
 		case meta.Open.Number != store.Epoch:
-			return fmt.Errorf("%w from %d to %d: the process ends, to be started with that setting", ErrChanged,
-				store.Lanes, meta.Open.Lanes)
+			return fmt.Errorf("%w from %s to %s: the process ends, to be started with that setting", ErrChanged,
+				store.Present(), meta.Open)
 		case meta.Step != epochs.StepNone:
 			pause = underWayInterval
 		default:

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/drain"
+	"weir/internal/fold"
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
 	"weir/internal/relane"
@@ -33,6 +34,8 @@ type world struct {
 	mu      sync.Mutex
 	reports []string // progress reports of all Resharders
 	crashed bool     // a process has crashed, so uncommitted deliveries can be repeated
+
+	rules fold.Rules // the folding of keys in the settings of new processes
 }
 
 // sent is a message as its upstream knows it.
@@ -113,7 +116,8 @@ type handler struct {
 }
 
 func (w *world) newStore(lanes int) *lane.Store {
-	return &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Lanes: lanes, Now: time.Now}
+	return &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Lanes: lanes, Fold: w.rules,
+		Now: time.Now}
 }
 
 func (w *world) newDrainer(store *lane.Store, leases storage.Leases) *drain.Drainer {
@@ -191,7 +195,7 @@ func (w *world) joinReports() string {
 
 func (w *world) changeLanes(n int) {
 	w.t.Helper()
-	if err := w.newResharder(storagetest.NewFaults()).Run(w.t.Context(), n); err != nil {
+	if err := w.newResharder(storagetest.NewFaults()).Run(w.t.Context(), relane.Target{Lanes: n}); err != nil {
 		w.t.Fatalf("lanes %d: %v", n, err)
 	}
 }

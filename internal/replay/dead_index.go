@@ -47,11 +47,11 @@ type deadIndex struct {
 // readIndex reads the messages of a lane that the job has still to replay, with sequence numbers greater than p.Seq. It
 // leaves out the messages in p.Open, whose replay the job has requested already. Such a message is still dead if the
 // lane's holder has not read the request yet.
-func readIndex(ctx context.Context, log Log, f Filter, p *checkpoint, number int) (*deadIndex, error) {
+func (r *Runner) readIndex(ctx context.Context, f Filter, p *checkpoint, number int) (*deadIndex, error) {
 	x := &deadIndex{byKey: map[string][]deadMessage{}, dueOrder: map[int64]string{}}
-	err := eachDead(ctx, log, number, p.Seq, func(d lists.DeadRow) bool {
+	err := eachDead(ctx, r.Log, number, p.Seq, func(d lists.DeadRow) bool {
 		if i := (deadMessage{number, d.Seq, diedAtMicros(d)}); p.includes(f, d) && !p.isOpen(i) {
-			key := lane.KeyHash(d.Key)
+			key := r.Store.KeyHash(d.Key)
 			if len(x.byKey[key]) == 0 {
 				x.keys = append(x.keys, key)
 			}

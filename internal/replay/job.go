@@ -44,10 +44,10 @@ func matchesFilter(f Filter, d lists.DeadRow) bool {
 	return fingerprint == f.Fingerprint
 }
 
-// lanesOf returns the lanes, from 0 to n-1, in which the filter can select messages.
-func lanesOf(f Filter, n int) []int {
+// lanesOf returns the lanes of the store in which the filter can select messages.
+func lanesOf(f Filter, store *lane.Store) []int {
 	if f.Key != "" {
-		of := lane.Of(f.Key, n)
+		of := store.LaneOf(f.Key)
 		if f.Lane != nil && *f.Lane != of {
 			return nil
 		}
@@ -56,7 +56,7 @@ func lanesOf(f Filter, n int) []int {
 	if f.Lane != nil {
 		return []int{*f.Lane}
 	}
-	all := make([]int, n)
+	all := make([]int, store.Lanes)
 	for i := range all {
 		all[i] = i
 	}

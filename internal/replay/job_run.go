@@ -93,7 +93,7 @@ func (r *Runner) openJob(ctx context.Context, id string) (*jobRun, error) {
 		_, err = r.jobs.finishJob(ctx, over, r.Finished)
 		return nil, err
 	}
-	w.lanes, w.isResumed = lanesOf(w.job.Filter, r.Store.Lanes), len(w.checkpoint.Next) > 0
+	w.lanes, w.isResumed = lanesOf(w.job.Filter, r.Store), len(w.checkpoint.Next) > 0
 	r.Logger.Info("replay: running a job")
 	return w, nil
 }
@@ -175,7 +175,7 @@ func (w *jobRun) selectBatch(ctx context.Context) error {
 	room := min(maxOpen-len(w.checkpoint.Open), maxBatch)
 	for room > 0 && w.checkpoint.Lane < len(w.lanes) {
 		if w.deadIndex == nil {
-			x, err := readIndex(ctx, w.Log, w.job.Filter, &w.checkpoint, w.lanes[w.checkpoint.Lane])
+			x, err := w.readIndex(ctx, w.job.Filter, &w.checkpoint, w.lanes[w.checkpoint.Lane])
 			if err != nil {
 				return err
 			}

@@ -65,7 +65,7 @@ type planner struct {
 
 // countMatching counts the matching messages, and collects the first of them.
 func (p *planner) countMatching(ctx context.Context) error {
-	for _, number := range lanesOf(p.job.Filter, p.Store.Lanes) {
+	for _, number := range lanesOf(p.job.Filter, p.Store) {
 		before := p.count
 		err := eachDead(ctx, p.Log, number, 0, func(d lists.DeadRow) bool {
 			if p.visited == maxVisited {
@@ -74,7 +74,7 @@ func (p *planner) countMatching(ctx context.Context) error {
 			p.visited++
 			if matchesFilter(p.job.Filter, d) {
 				p.count++
-				p.keys[lane.KeyHash(d.Key)] = true
+				p.keys[p.Store.KeyHash(d.Key)] = true
 				if !p.Store.Contracts.Has(d.Contract) {
 					p.missing++
 				}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/drain"
+	"weir/internal/fold"
 	"weir/internal/lane"
 	"weir/internal/relane"
 	"weir/internal/ticket"
@@ -105,7 +106,8 @@ func (w *world) crashRepeatedly() {
 }
 
 // changeLanes breaks off a change of the number of lanes and undoes that change. Then it makes a complete change, which
-// moves scheduled and dead messages.
+// moves scheduled and dead messages, and folds keys. After that, versions wait under a spelling that differs from the
+// folded key.
 func (w *world) changeLanes() {
 	due := time.Now().Add(time.Hour)
 	scheduled := w.post(weir.Message{Key: "/moved", Version: "1", Supersede: true, DueAt: due, Body: newLargeBody()})
@@ -121,16 +123,25 @@ func (w *world) changeLanes() {
 	w.stop()
 
 	ctx, cancel := context.WithCancel(w.Context())
-	if err := w.newCommand(func(string) { cancel() }).Run(ctx, 3); err == nil {
+	w.fold = fold.Case
+	folded := relane.Target{Lanes: 3, Fold: &w.fold}
+	if err := w.newCommand(func(string) { cancel() }).Run(ctx, folded); err == nil {
 		w.Fatal("the first change came to its end, want it broken off")
 	}
 	w.must(w.newCommand(func(string) {}).Undo(w.Context()))
-	w.must(w.newCommand(func(string) {}).Run(w.Context(), 3))
+	w.must(w.newCommand(func(string) {}).Run(w.Context(), folded))
 	w.start(3)
 	_, err := w.store.Requests().Replay(w.Context(), second, lane.ReplayOptions{Force: true})
 	w.must(err)
 	w.awaitStage(second, weir.Delivered)
 	w.awaitStage(scheduled, weir.Delivered)
+	w.setAnswer(answerAlways(failed))
+	first := w.post(weir.Message{Key: "/Spelled", Version: "1", Supersede: true})
+	w.awaitStage(first, weir.Retrying)
+	last := w.post(weir.Message{Key: "/Spelled", Version: "2", Supersede: true})
+	time.Sleep(time.Second)
+	w.setAnswer(nil)
+	w.awaitStage(last, weir.Delivered)
 	w.awaitRest()
 }
 

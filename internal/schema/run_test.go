@@ -9,6 +9,7 @@ import (
 	"weir/internal/audit"
 	"weir/internal/batch"
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/recur"
 	"weir/internal/replay"
 	"weir/internal/upstream"
@@ -20,7 +21,7 @@ import (
 func (w *world) useEachFeature() {
 	w.start(1)
 	w.stop()
-	w.must(w.newCommand(func(string) {}).TakeNumber(w.Context(), 2)) // storage is unused yet
+	w.must(w.newCommand(func(string) {}).TakeLanes(w.Context(), epochs.Epoch{Lanes: 2})) // storage is unused yet
 	w.start(2)
 	w.deliverMessages()
 	w.deliverLater()

@@ -16,6 +16,7 @@ import (
 	"weir/internal/contract"
 	"weir/internal/drain"
 	"weir/internal/filing"
+	"weir/internal/fold"
 	"weir/internal/history"
 	"weir/internal/lane"
 	"weir/internal/notify"
@@ -66,6 +67,7 @@ type world struct {
 
 	rate       time.Duration   // pause between two attempts, for processes that are started later; 0 = none
 	slowList   time.Duration   // time that a listing of blobs takes
+	fold       fold.Rules      // folding of keys in the settings of processes that are started later
 	contracts  *lane.Contracts // contracts of processes that are started later; nil = all
 	lockedBlob string          // name of a blob that storage refuses to remove; empty = none
 }
@@ -100,7 +102,7 @@ func newWorld(t *testing.T, r *recorder) *world {
 func (p *process) newStore(lanes int) *lane.Store {
 	return &lane.Store{
 		Table: recordedTable{p.w.account.Table(), p}, Bodies: recordedBlobs{p.w.account.Blobs(), p},
-		Lanes: lanes, Now: time.Now, SettleTime: settleTime, Rand: drawHalf, Contracts: p.w.contracts,
+		Lanes: lanes, Fold: p.w.fold, Now: time.Now, SettleTime: settleTime, Rand: drawHalf, Contracts: p.w.contracts,
 	}
 }
 

@@ -196,11 +196,14 @@ func (c *chainWire) readRequest(r *http.Request) (*chainRequest, error) {
 	name, rest, _ := strings.Cut(key, "/")
 	step, again, isAgain := strings.Cut(rest, "/")
 	id, number, isReplay := strings.Cut(name, ".")
+	messageKey, err := url.PathUnescape(r.Header.Get("Weir-Key"))
+	if err != nil {
+		return nil, err
+	}
 	req := &chainRequest{name: key, step: step, method: r.Method, path: r.URL.Path, query: r.URL.Query(),
 		header: r.Header,
-		request: &request{p: c.p, key: r.Header.Get("Weir-Key"), sent: time.Now(), isRead: r.Method == http.MethodGet,
+		request: &request{p: c.p, key: messageKey, sent: time.Now(), isRead: r.Method == http.MethodGet,
 			cut: make(chan struct{}), done: make(chan struct{})}}
-	var err error
 	if req.id, err = weir.ParseID(id); err != nil {
 		return nil, err
 	}
@@ -369,16 +372,22 @@ func (c *chainCMS) checkPublished(r *chainRequest, it *item) {
 func (c *chainCMS) findItems(ref string) *chainAnswer {
 	found := []any{}
 	for _, it := range c.items {
-		if it.ref == ref && !time.Now().Before(it.visible) {
+		if c.isSameRef(it.ref, ref) && !time.Now().Before(it.visible) {
 			found = append(found, map[string]any{"id": it.id, "version": it.version})
 		}
 	}
 	return &chainAnswer{http.StatusOK, map[string]any{"items": found}}
 }
 
+// isSameRef reports whether two refs are equal to the CMS.
+func (c *chainCMS) isSameRef(a, b string) bool {
+	rules := c.w.chains.foldRules()
+	return rules.Fold(a) == rules.Fold(b)
+}
+
 func (c *chainCMS) createItem(r *chainRequest) *chainAnswer {
 	ref := r.content.Ref
-	isTaken := slices.ContainsFunc(c.items, func(it *item) bool { return it.ref == ref })
+	isTaken := slices.ContainsFunc(c.items, func(it *item) bool { return c.isSameRef(it.ref, ref) })
 	if isTaken && c.w.chains.isUnique {
 		return newProblem(http.StatusConflict, "the ref is taken")
 	}

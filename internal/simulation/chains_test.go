@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/contract"
 	"weir/internal/drain"
+	"weir/internal/fold"
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/signin"
@@ -38,6 +39,23 @@ type chaining struct {
 	remembers    bool          // the chain remembers the ids of items
 	removals     int           // number of items that editors remove
 	forgets      int           // number of times that operators ask to forget a remembered id
+	isLoose      bool          // the CMS ignores case and accents in refs, upstreams vary them, and Weir folds keys
+}
+
+// foldRules returns the folding of keys in the run.
+func (c chaining) foldRules() fold.Rules {
+	if c.isLoose {
+		return fold.All
+	}
+	return 0
+}
+
+// spellKey returns a key in a drawn spelling if the CMS compares loosely.
+func (w *world) spellKey(key string) string {
+	if !w.chains.isLoose {
+		return key
+	}
+	return []string{"k", "K", "k\u0301", "K\u0301"}[w.dice.drawBelow("spelling", 4)] + key[1:]
 }
 
 // needsOneContract reports whether all messages of a key must have the same contract. Each contract has its own
@@ -141,7 +159,14 @@ func drawChains(d *dice) settings {
 		s.chains.checksFences = true
 		s.standstills, s.traps = d.drawBelow("pauses", 3), d.drawBelow("traps", 4)
 	}
-	if d.drawChance("replays", 0.5) {
+	// The messages of all spellings of a key write one item. Which message is the newest is not defined after a replay:
+	// the versions of two spellings cannot be compared. And each spelling remembers an id of its own.
+	if d.drawChance("loose", 0.3) {
+		s.chains.isLoose, s.lanes, s.chains.remembers = true, 2+d.drawBelow("loose lanes", 2), false
+		s.chains.removals, s.chains.forgets = 0, 0
+		s.chains.indexesFirst, s.chains.lag = false, 0
+	}
+	if !s.chains.isLoose && d.drawChance("replays", 0.5) {
 		s.operators, s.edits = 2+d.drawBelow("operators", 10), []float64{0, 0.3}[d.drawBelow("corrections", 2)]
 	}
 	return s
@@ -295,7 +320,7 @@ func (c *checker) checkForgottenID(r *chainRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.laneOf(r.id.Lane)
-	hash := lane.NewEntry(weir.Message{Key: r.key, Contract: r.header.Get("Weir-Contract")}).RememberedKey()
+	hash := c.store.NewEntry(weir.Message{Key: r.key, Contract: r.header.Get("Weir-Contract")}).RememberedKey()
 	switch fence, isForgotten := l.forgottenIDs[hash]; {
 	case !isForgotten:
 	case r.step == "find":
@@ -306,7 +331,21 @@ func (c *checker) checkForgottenID(r *chainRequest) {
 	}
 }
 
-// checkItems checks each key that has a delivered message. The key must have exactly one item, unless an editor removed
+// checkOneWriter checks that no two requests for an item of a CMS that compares loosely are in the CMS at once, in
+// different lanes. For the requests of one lane, checkOverlap checks this. The caller holds mu.
+func (c *checker) checkOneWriter(r *request) {
+	rules := c.w.chains.foldRules()
+	for number, l := range c.lanes {
+		for _, o := range l.active {
+			if number != r.id.Lane && rules.Fold(o.key) == rules.Fold(r.key) {
+				c.addViolation("item", "seq %d of lane %d, key %s, and seq %d of lane %d, key %s, write one item at once",
+					o.id.Seq, o.id.Lane, o.key, r.id.Seq, r.id.Lane, r.key)
+			}
+		}
+	}
+}
+
+// checkItems checks each key, folded, that has a delivered message. The key must have exactly one item, unless an editor removed
 // the item after it was last published. The item must not be older than the key's newest delivered message. The item
 // can be newer, because a message can change the item and then fail. The caller holds mu.
 func (c *checker) checkItems() {
@@ -315,13 +354,14 @@ func (c *checker) checkItems() {
 	}
 	byRef, removed := map[string][]*item{}, c.w.chainCMS.removed
 	for _, it := range c.w.chainCMS.items {
-		byRef[it.ref] = append(byRef[it.ref], it)
+		ref := c.w.chains.foldRules().Fold(it.ref)
+		byRef[ref] = append(byRef[ref], it)
 	}
-	newest := map[string]*filed{}
+	newest := map[string]*filed{} // by filed.item
 	for n := range c.w.lanes {
 		for _, f := range c.laneOf(n).log {
-			if c.stageOf(f) == weir.Delivered && (newest[f.key] == nil || newest[f.key].isBefore(f)) {
-				newest[f.key] = f
+			if c.stageOf(f) == weir.Delivered && (newest[f.item] == nil || newest[f.item].isBefore(f)) {
+				newest[f.item] = f
 			}
 		}
 	}
@@ -341,12 +381,12 @@ func (c *checker) checkItems() {
 	}
 }
 
-// isBefore reports whether f is older than o. Both must be messages of the same key. If both have the contract "edit",
-// isBefore compares their versions. Otherwise it compares their positions, or returns false if one of the messages has
+// isBefore reports whether f is older than o. Both must be messages of the same item. If both have the contract "edit"
+// and the same key, isBefore compares their versions. Otherwise it compares their positions, or returns false if one of the messages has
 // onFailure: skip, because such a message has no place in the order.
 func (f *filed) isBefore(o *filed) bool {
 	switch {
-	case f.edit && o.edit:
+	case f.edit && o.edit && f.key == o.key:
 		return o.version.Newer(f.version)
 	case f.skip || o.skip:
 		return false

@@ -28,6 +28,7 @@ func (c *checker) beginRequest(r *request) {
 	c.recordWrite(r, r.fence < l.fence)
 	if !r.isRead {
 		c.checkOverlap(l, r)
+		c.checkOneWriter(r)
 		l.active = append(l.active, r)
 	}
 	if r.id.Seq > int64(len(l.log)) || l.log[r.id.Seq-1].id != r.id {
@@ -128,12 +129,12 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 		c.addViolation("attempts", "attempt %d of %d for seq %d", r.attempt-f.base, c.w.attempts, f.id.Seq)
 	}
 	for _, o := range l.log {
-		if o.key != f.key || o == f || o.waits {
+		if o.item != f.item || o == f || o.waits {
 			continue
 		}
 		earlier := o.placeInOrder() < f.placeInOrder()
 		switch {
-		case f.edit && o.edit:
+		case f.edit && o.edit && f.key == o.key:
 			// A replayed message is allowed to be sent after the newer message o if a crash prevented the commit of
 			// o's delivery.
 			if s := c.stageOf(o); o.taken && !o.forgotten && o.version.Newer(f.version) && s != weir.Dead &&

@@ -63,6 +63,7 @@ func (c *counts) addAll(o counts) {
 type filed struct {
 	id        weir.ID
 	key       string
+	item      string // the folded key: messages with the same one have one order
 	contract  string
 	skip      bool
 	edit      bool // the message's contract has supersede, so the message has a version
@@ -275,7 +276,7 @@ func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 		edit, _ := v["Supersede"].(bool)
 		body, _ := v["Body"].([]byte)
 		f := &filed{id: weir.ID{Epoch: c.store.Epoch, Lane: number, Seq: int64(len(l.log) + 1), Nonce: text("Nonce")},
-			key: text("Key"), contract: text("Contract"), skip: skip, edit: edit, number: -1, body: string(body), idem: text("Idem")}
+			key: text("Key"), item: c.store.Fold.Fold(text("Key")), contract: text("Contract"), skip: skip, edit: edit, number: -1, body: string(body), idem: text("Idem")}
 		if blob := text("Blob"); blob != "" {
 			f.body = blob
 			c.counts.Blobs++

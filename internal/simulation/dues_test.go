@@ -131,7 +131,7 @@ func (c *checker) checkReleased(p *process, l *laneState, f *filed, place string
 	f.waits, f.placed = false, place
 	c.counts.Released++
 	for _, o := range l.log {
-		if o.key == f.key && o.begun && !o.edit && o.placeInOrder() > place {
+		if o.item == f.item && o.begun && !o.edit && o.placeInOrder() > place {
 			c.addViolation("order", "seq %d of key %s was put before seq %d, which had been sent", f.id.Seq, f.key,
 				o.id.Seq)
 		}
@@ -148,7 +148,7 @@ func (c *checker) checkInTime(l *laneState, f *filed, place string) {
 		switch {
 		case known == 0, o.id.Seq < max(known, f.id.Seq), o.begun, !o.accepted.After(f.due.Add(2 * time.Second)):
 			return
-		case o.key == f.key && o.dues == nil && o.placeInOrder() < place:
+		case o.item == f.item && o.dues == nil && o.placeInOrder() < place:
 			c.addViolation("order", "seq %d of key %s, due at %s, was put behind seq %d, accepted at %s", f.id.Seq,
 				f.key, f.due, o.id.Seq, o.accepted)
 		}

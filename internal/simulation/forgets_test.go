@@ -102,7 +102,7 @@ func (c *checker) checkForgotten(p *process, l *laneState, number int, ops []sto
 // the holder crashed before it committed the delivery.
 func (c *checker) markForgotten(l *laneState, hash string) {
 	for _, f := range l.log {
-		e := lane.NewEntry(weir.Message{Key: f.key, Contract: "edit"})
+		e := c.store.NewEntry(weir.Message{Key: f.key, Contract: "edit"})
 		if stage := c.stageOf(f); f.edit && e.SupersedeKey() == hash &&
 			(stage == weir.Delivered || stage == weir.Superseded) {
 			f.forgotten = true

@@ -207,6 +207,9 @@ var mutantsOfChains = []mutant{
 	{"an item that is gone is remembered", "steps/run.go", "\t\t\tr.forgetID()\n", "", "refused|lost", "60"},
 	{"a chain that is run again forgets what it learned", "steps/remember.go", "r.rememberedID, r.learnedID = id, id", "r.learnedID = id", "duplicate", "60"},
 	{"a forgotten id stays in memory", "drain/remembered.go", "\th.ids.keepID(key, lane.Remembered{})\n", "", "memory", "60"},
+	{"keys are folded for the lane only", "lane/keys.go", `rows.Hash("key", s.Fold.Fold(key))`, `rows.Hash("key", key)`, "order", "120"},
+	{"keys are folded for the order only", "lane/keys.go", "Of(e.Fold.Fold(key), e.Lanes)", "Of(key, e.Lanes)", "item|duplicate", "120"},
+	{"a version supersedes other spellings of its key", "drain/supersede.go", "e.Message.Contract != first.Message.Contract || e.Message.Key != first.Message.Key || ", "e.Message.Contract != first.Message.Contract || ", "order|newest", "120"},
 	{"an unanswered write has no settle time", "steps/run.go", "if st.isSafe {\n\t\tfailure.Unanswered = false", "if true {\n\t\tfailure.Unanswered = false", "overlap|duplicate", "30"},
 }
 

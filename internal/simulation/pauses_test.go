@@ -127,7 +127,7 @@ const (
 // checkPaused checks that no message of a paused lane or key is sent. It leaves out a process that stalled after the
 // pause began. It also leaves out a process whose clock jumped after the pause began, or shortly before.
 func (c *checker) checkPaused(l *laneState, f *filed, r *request) {
-	for _, row := range []string{"!pause", "!pause_" + lane.KeyHash(f.key)} {
+	for _, row := range []string{"!pause", "!pause_" + c.store.KeyHash(f.key)} {
 		s, ok := l.pauses[row]
 		if !ok || (!s.until.IsZero() && !s.until.After(r.p.nowAtMost())) {
 			continue

@@ -119,8 +119,8 @@ func (s *slot) startProcess() {
 		panic(err) // cannot happen: the settings above are valid
 	}
 	p.store = &lane.Store{Table: p.newTable(""), Bodies: denial.Blobs(timelimit.Blobs(blobPort{p})),
-		Epoch: w.check.store.Epoch, Lanes: w.lanes, Now: p.now, Rand: w.dice.newSource(p.name + " store"),
-		Contracts: w.contractsNow()}
+		Epoch: w.check.store.Epoch, Lanes: w.lanes, Fold: w.chains.foldRules(), Now: p.now,
+		Rand: w.dice.newSource(p.name + " store"), Contracts: w.contractsNow()}
 	p.bell = ticket.New(ticket.Config{Queue: timelimit.Queue(queuePort{w.account.Queue("tickets"), p}),
 		Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.newSource(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{

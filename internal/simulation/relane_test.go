@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/drain"
+	"weir/internal/fold"
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
 	"weir/internal/relane"
@@ -18,7 +19,7 @@ import (
 	"weir/internal/weir"
 )
 
-// TestRelane changes the number of lanes while instances crash and storage fails. Meanwhile the lanes have waiting,
+// TestRelane changes the number of lanes and the folding of keys while instances crash and storage fails. Meanwhile the lanes have waiting,
 // dead and scheduled messages. TestRelane often kills the command that changes the number, and then runs the command
 // again or undoes the change. The environment variable RELANES is the number of seeds, by default 60. RELANES_FROM is
 // the first seed, by default 1.
@@ -63,7 +64,8 @@ func newTown(seed uint64) *town {
 // upstreams.
 func (w *town) playTown(ctx context.Context) {
 	d := w.dice
-	if _, err := w.newStore().Initialize(ctx, 1+d.drawBelow("lanes", 4)); err != nil {
+	first := epochs.Epoch{Lanes: 1 + d.drawBelow("lanes", 4), Fold: w.drawFold()}
+	if _, err := w.newStore().Initialize(ctx, first); err != nil {
 		w.addProblem("setup: %v", err)
 		return
 	}
@@ -71,7 +73,8 @@ func (w *town) playTown(ctx context.Context) {
 		w.loose.Go(func() { w.runTown(slot) })
 	}
 	for i := range 20 + d.drawBelow("letters", 20) {
-		l := &letter{number: i, key: fmt.Sprint("k", d.drawBelow("key", 5))}
+		spelling := []string{"k", "K", "k\u0301"}[d.drawBelow("spelling", 3)]
+		l := &letter{number: i, key: fmt.Sprint(spelling, d.drawBelow("key", 5))}
 		l.body = fmt.Sprint([]string{"good ", "good ", "good ", "bad "}[d.drawBelow("body", 4)], i)
 		if l.due = d.drawBetween("due", -time.Minute, 3*time.Minute); l.due < 0 {
 			l.due = 0
@@ -85,14 +88,19 @@ func (w *town) playTown(ctx context.Context) {
 	}
 	for range 1 + d.drawBelow("changes", 2) {
 		time.Sleep(d.drawBetween("change", 0, w.trouble/2))
-		w.changeLanes(ctx, 1+d.drawBelow("new lanes", 4))
+		w.changeLanes(ctx, 1+d.drawBelow("new lanes", 4), w.drawFold())
 	}
 	w.upstream.Wait()
 }
 
-// changeLanes runs the command that changes the number of lanes to n. Like an operator, it repeats the command after a
-// failure, or undoes the change.
-func (w *town) changeLanes(ctx context.Context, n int) {
+// drawFold draws the folding of an epoch.
+func (w *town) drawFold() fold.Rules {
+	return []fold.Rules{0, fold.Case, fold.All}[w.dice.drawBelow("fold", 3)]
+}
+
+// changeLanes runs the command that changes the number of lanes to n, and the folding. Like an operator, it repeats the
+// command after a failure, or undoes the change.
+func (w *town) changeLanes(ctx context.Context, n int, rules fold.Rules) {
 	undo := w.dice.drawChance("undo", 0.3)
 	for try := 0; ctx.Err() == nil; try++ {
 		p := w.newLife(fmt.Sprintf("c%d", w.commands))
@@ -110,7 +118,7 @@ func (w *town) changeLanes(ctx context.Context, n int) {
 			err = command.Undo(p.ctx)
 			undo = !errors.Is(err, relane.ErrTooLate)
 		} else {
-			err = command.Run(p.ctx, n)
+			err = command.Run(p.ctx, relane.Target{Lanes: n, Fold: &rules})
 		}
 		dead := p.isDead()
 		p.end()
@@ -191,12 +199,14 @@ func (w *town) describeLeft() string {
 //   - For each key, letters without a due time are in the order of the log.
 //   - For each key, fences never fall.
 //   - A letter is repeated only with a higher fence, and only if no other letter of its key came in between.
+//   - Of the keys that an epoch folds into one, letters without a due time are in the order of the log, too.
 func (w *town) checkLetters() {
 	byID := map[string]*letter{}
 	for _, l := range w.letters {
 		byID[l.id.String()] = l
 	}
 	last, fence := map[string]*letter{}, map[string]int64{}
+	lastOfItem, rules := map[string]*letter{}, w.readFolds()
 	seen := map[*letter]bool{}
 	for _, e := range w.cms.log {
 		l := byID[e.id]
@@ -205,7 +215,11 @@ func (w *town) checkLetters() {
 			continue
 		}
 		before := last[e.key]
+		item := fmt.Sprint(l.id.Epoch, " ", rules[l.id.Epoch].Fold(e.key))
+		beforeItem := lastOfItem[item]
 		switch {
+		case l.due == 0 && beforeItem != nil && beforeItem.due == 0 && l != beforeItem && !filedBefore(beforeItem.id, l.id):
+			w.addProblem("letter %d came after letter %d, which has its folded key", l.number, beforeItem.number)
 		case l.body != e.body || l.key != e.key:
 			w.addProblem("letter %d came as %q", l.number, e.body)
 		case l == before && e.fence <= fence[e.key], l != before && seen[l]:
@@ -215,13 +229,23 @@ func (w *town) checkLetters() {
 		case e.fence < fence[e.key]:
 			w.addProblem("letter %d came under fence %d, after %d", l.number, e.fence, fence[e.key])
 		}
-		last[e.key], fence[e.key], seen[l] = l, e.fence, true
+		last[e.key], lastOfItem[item], fence[e.key], seen[l] = l, l, e.fence, true
 	}
 	for _, l := range w.letters {
 		if !seen[l] {
 			w.addProblem("letter %d never came", l.number)
 		}
 	}
+}
+
+// readFolds returns the folding of each epoch.
+func (w *town) readFolds() map[int]fold.Rules {
+	s := w.newStore()
+	rules := map[int]fold.Rules{s.Epoch: s.Fold}
+	for _, e := range s.EarlierEpochs {
+		rules[e.Number] = e.Fold
+	}
+	return rules
 }
 
 // filedBefore reports whether a was accepted before b. Both messages have the same key. So in one epoch both have the
@@ -262,6 +286,10 @@ var relaneMutants = []mutant{
 		text: `if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {`, new: "if true {", caught: "was filed as"},
 	{name: "fences begin anew", file: "relane/epochend/copy.go", text: "fence := slices.Max(fences)",
 		new: "fence := slices.Max(fences) * 0", caught: "under fence"},
+	{name: "copies in the lanes of the earlier folding", file: "lane/epoch.go",
+		text: "= e.Number, e.Lanes, e.Fold, nil", new: "= e.Number, e.Lanes, s.Fold, nil", caught: "letter [0-9]+"},
+	{name: "keys folded for the lane only", file: "lane/keys.go", text: `rows.Hash("key", s.Fold.Fold(key))`,
+		new: `rows.Hash("key", key)`, caught: "which has its folded key"},
 	{name: "a lane reopened without a look at what fell due", file: "relane/epochend/lanes.go",
 		text: "rows.RequestSeq.Is(c.Head.RequestSeq+1)", new: "rows.RequestSeq.Is(c.Head.RequestSeq)",
 		caught: "work is left"},

@@ -150,13 +150,13 @@ func (silent) Enqueue(context.Context, int) error    { return nil }
 func (silent) EnqueueNow(context.Context, int) error { return nil }
 
 // runTown runs the processes of one instance, one after the other, until the town ends. Each process starts with the
-// number of lanes that is in force at its start.
+// number of lanes and the folding that are in force at its start.
 func (w *town) runTown(slot int) {
 	for n := 1; w.done.Err() == nil; n++ {
 		p := w.newLife(fmt.Sprintf("p%d.%d", slot, n))
 		meta, err := epochs.Read(context.Background(), w.newStore().Table)
 		if err == nil {
-			p.store.Lanes = meta.Open.Lanes
+			p.store.Lanes, p.store.Fold = meta.Open.Lanes, meta.Open.Fold
 			err = p.store.Open(p.ctx)
 		}
 		if err != nil { // storage failed, or the number of lanes has just changed: the host starts another process
@@ -259,7 +259,7 @@ func (w *town) postLetter(l *letter) {
 // records each message that it gets. While the CMS is down, it gets none.
 type recorder struct {
 	mu     sync.Mutex
-	active map[string]string // by key: body of the message that the CMS is writing
+	active map[string]string // by folded key: body of the message that the CMS is writing
 	log    []entry
 	down   func() bool
 }
@@ -282,19 +282,19 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	if w.cms.down() {
 		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: "the CMS is down", StartedAt: started}
 	}
-	c := w.cms
+	c, item := w.cms, s.p.store.Fold.Fold(m.Key)
 	c.mu.Lock()
-	if other, busy := c.active[m.Key]; busy {
+	if other, busy := c.active[item]; busy {
 		w.addProblem("%s sends %q while %q is being written", s.p.name, m.Body, other)
 	}
-	c.active[m.Key] = string(m.Body)
+	c.active[item] = string(m.Body)
 	c.log = append(c.log, entry{m.Public().String(), m.Key, string(m.Body), d.Fence, started})
 	c.mu.Unlock()
 	finished := make(chan struct{})
 	w.loose.Go(func() { // the CMS goes on even if the sender gives up
 		time.Sleep(w.dice.drawBetween("cms "+m.Key, 5*time.Millisecond, 300*time.Millisecond))
 		c.mu.Lock()
-		delete(c.active, m.Key)
+		delete(c.active, item)
 		c.mu.Unlock()
 		close(finished)
 	})

@@ -228,7 +228,7 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 // withForgotten is true.
 func (c *checker) deliveredBehind(l *laneState, f *filed, withForgotten bool) *filed {
 	for _, o := range l.log {
-		if !f.skip && o.key == f.key && !o.waits && o.placeInOrder() > f.placeInOrder() &&
+		if !f.skip && o.item == f.item && !o.waits && o.placeInOrder() > f.placeInOrder() &&
 			(withForgotten || !o.forgotten) && c.stageOf(o) == weir.Delivered {
 			return o
 		}

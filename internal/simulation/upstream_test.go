@@ -66,6 +66,8 @@ func (w *world) newSubmission(i int) *submission {
 			m.Version = hugeVersion
 		}
 	}
+	key = w.spellKey(key)
+	m.Key = key
 	if w.dice.drawChance("callback", w.callbacks) {
 		m.Callback = hookURL
 	}

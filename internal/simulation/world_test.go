@@ -363,7 +363,8 @@ func (w *world) liveThrough(ctx context.Context) {
 }
 
 func (w *world) newStore(table *memory.Table, draw func() float64) *lane.Store {
-	return &lane.Store{Table: table, Bodies: w.account.Blobs(), Lanes: w.lanes, Now: time.Now, Rand: draw}
+	return &lane.Store{Table: table, Bodies: w.account.Blobs(), Lanes: w.lanes,
+		Fold: w.chains.foldRules(), Now: time.Now, Rand: draw}
 }
 
 // awaitRest waits until all work is done. Then it gives late requests some time to arrive, and looks for work again. It

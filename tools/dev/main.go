@@ -195,14 +195,21 @@ func (o devOptions) commandLine(command string) string {
 	return line + "build/weir " + command
 }
 
-// explainLanes adds to an error about the number of lanes how to change the number. Storage runs only while this
-// program runs.
+// explainLanes adds to an error about the number of lanes, or about the folding of keys, how to change it. Storage runs
+// only while this program runs.
 func (o devOptions) explainLanes(err error) error {
-	if !strings.Contains(err.Error(), "the number of lanes differs") {
+	former, command := "", ""
+	switch {
+	case strings.Contains(err.Error(), "the number of lanes differs"):
+		former, command = "number", "lanes N"
+	case strings.Contains(err.Error(), "the folding of keys differs"):
+		former, command = "folding", "lanes --fold RULES"
+	default:
 		return err
 	}
-	return fmt.Errorf("%w\nTo change storage, set the former number, run make run, and run in another terminal:\n  %s\n"+
-		"Or remove the stored data: make clean", err, o.commandLine("lanes N"))
+
+	return fmt.Errorf("%w\nTo change storage, set the former %s, run make run, and run in another terminal:\n  %s\n"+
+		"Or remove the stored data: make clean", err, former, o.commandLine(command))
 }
 
 func (o devOptions) weir() string { return fmt.Sprintf("http://127.0.0.1:%d/api", o.port) }

@@ -126,9 +126,11 @@ func TestOptions_Texts(t *testing.T) {
 	if got := o.describeSample(); !strings.Contains(got, sampleMessage) {
 		t.Errorf("got %s, want the sample", got)
 	}
-	err := o.explainLanes(errors.New("the number of lanes differs from storage's"))
-	if !strings.Contains(err.Error(), "build/weir lanes N") {
-		t.Errorf("got %v, want the command that changes the number", err)
+	for cause, want := range map[string]string{"the number of lanes differs from storage's": "build/weir lanes N",
+		"the folding of keys differs from storage's": "build/weir lanes --fold RULES"} {
+		if err := o.explainLanes(errors.New(cause)); !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want the command %s", err, want)
+		}
 	}
 }
 

@@ -105,7 +105,7 @@ func TestLanes_WrongInput(t *testing.T) {
 		says string
 	}{
 		{"0", 2, "must be 1 to 1024"},
-		{"-1", 2, "give N or --undo"},
+		{"-1", 2, "give N, --fold or --undo"},
 		{"1025", 2, "must be 1 to 1024"},
 		{"many", 2, "is not a number"},
 		{"2.5", 2, "is not a number"},

@@ -1,6 +1,6 @@
 // Package epochs reads and writes the row meta/lanes, the record of epochs. The record has the open epoch with its
-// number of lanes, and the earlier epochs. During a change of the number of lanes (see package relane) it also has the
-// step of the change.
+// number of lanes and its folding of keys, and the earlier epochs. During a change of the lanes (see package relane) it
+// also has the step of the change.
 package epochs
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/internal/fold"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
@@ -29,11 +30,37 @@ const (
 	StepUndo  Step = "undo"   // the old lanes are opened again, and the copies are removed
 )
 
-// Epoch is one epoch, with its number of lanes.
+// Epoch is one epoch. The number of lanes and the folding of keys decide the lane of a key, so they never change within
+// an epoch.
 type Epoch struct {
-	Number int `json:"epoch"`
-	Lanes  int `json:"lanes"`
+	Number int        `json:"epoch"`
+	Lanes  int        `json:"lanes"`
+	Fold   fold.Rules `json:"fold,omitempty"`
 }
+
+// HasSameLanes reports whether each key has the same lane in both epochs.
+func (e Epoch) HasSameLanes(other Epoch) bool { return e.Lanes == other.Lanes && e.Fold == other.Fold }
+
+// String returns the number of lanes and, if keys are folded, the folding.
+func (e Epoch) String() string {
+	if e.Fold == 0 {
+		return fmt.Sprint(e.Lanes)
+	}
+	return fmt.Sprintf("%d with fold: %s", e.Lanes, e.Fold)
+}
+
+// Describe returns for example "4 lanes with fold: [case]".
+func (e Epoch) Describe() string {
+	if e.Fold == 0 {
+		return fmt.Sprintf("%d lanes", e.Lanes)
+	}
+	return fmt.Sprintf("%d lanes with fold: %s", e.Lanes, e.Fold)
+}
+
+// foldedLanes is added to the stored number of lanes of an open epoch that folds keys. Versions of the program that do
+// not know of folding then find a number of lanes that differs from each setting, and refuse to start. Otherwise they
+// would append messages to other lanes than those of the folded keys.
+const foldedLanes = 1 << 20
 
 // Record is the row meta/lanes. After the record was created, each write is under If-Match. So two processes cannot
 // both take the same step of a change.
@@ -45,18 +72,29 @@ type Record struct {
 	Used    int     // the highest epoch number so far; no number is used twice
 	Earlier []Epoch // the earlier epochs whose lanes are still stored; oldest first
 	// IsUnused says that a process has begun the last change at its start, because storage was unused; see
-	// relane.Resharder.TakeNumber. No epoch before that change has messages.
+	// relane.Resharder.TakeLanes. No epoch before that change has messages.
 	IsUnused bool
 	Origin   string // a random text, set at the first use of storage; empty in old records
 }
 
 func recordFrom(r storage.Row) (Record, error) {
 	v := r.Values
-	m := Record{ETag: r.ETag, Open: Epoch{int(rows.Epoch.Of(v)), int(rows.Lanes.Of(v))},
-		Step: Step(rows.Step.Of(v)),
-		Next: Epoch{int(rows.NextEpoch.Of(v)),
-			int(rows.NextLanes.Of(v))}, Used: int(rows.UsedEpochs.Of(v)), Origin: rows.Origin.Of(v),
-		IsUnused: rows.IsUnused.Of(v)}
+	folds, err := fold.ParseText(rows.Fold.Of(v))
+	if err != nil {
+		return Record{}, fmt.Errorf("epochs: the folding of the open epoch: %w", err)
+	}
+	nextFolds, err := fold.ParseText(rows.NextFold.Of(v))
+	if err != nil {
+		return Record{}, fmt.Errorf("epochs: the folding of the next epoch: %w", err)
+	}
+	lanes := int(rows.Lanes.Of(v))
+	if folds != 0 {
+		lanes -= foldedLanes
+	}
+
+	m := Record{ETag: r.ETag, Open: Epoch{int(rows.Epoch.Of(v)), lanes, folds}, Step: Step(rows.Step.Of(v)),
+		Next: Epoch{int(rows.NextEpoch.Of(v)), int(rows.NextLanes.Of(v)), nextFolds},
+		Used: int(rows.UsedEpochs.Of(v)), Origin: rows.Origin.Of(v), IsUnused: rows.IsUnused.Of(v)}
 	m.Used = max(m.Used, m.Open.Number)
 	if text := rows.EarlierEpochs.Of(v); text != "" {
 		if err := json.Unmarshal([]byte(text), &m.Earlier); err != nil {
@@ -67,9 +105,14 @@ func recordFrom(r storage.Row) (Record, error) {
 }
 
 func (m Record) values() (map[string]any, error) {
+	lanes := m.Open.Lanes
+	if m.Open.Fold != 0 {
+		lanes += foldedLanes
+	}
 	v := rows.Sparse(
-		rows.Epoch.Is(int64(m.Open.Number)), rows.Lanes.Is(int64(m.Open.Lanes)), rows.Step.Is(string(m.Step)),
+		rows.Epoch.Is(int64(m.Open.Number)), rows.Lanes.Is(int64(lanes)), rows.Step.Is(string(m.Step)),
 		rows.NextEpoch.Is(int64(m.Next.Number)), rows.NextLanes.Is(int64(m.Next.Lanes)),
+		rows.Fold.Is(m.Open.Fold.Text()), rows.NextFold.Is(m.Next.Fold.Text()),
 		rows.UsedEpochs.Is(int64(m.Used)), rows.Origin.Is(m.Origin), rows.IsUnused.Is(m.IsUnused),
 	)
 	if len(m.Earlier) > 0 {
@@ -145,11 +188,11 @@ func Create(ctx context.Context, table storage.Table, first Record) error {
 	return err
 }
 
-// ReadLaneCount returns the number of lanes of the open epoch, or 0 if storage was never used.
-func ReadLaneCount(ctx context.Context, table storage.Table) (int, error) {
-	row, err := table.Get(ctx, rows.MetaPartition, rows.LanesKey)
+// ReadOpen returns the open epoch, or the zero value if storage was never used.
+func ReadOpen(ctx context.Context, table storage.Table) (Epoch, error) {
+	record, err := Read(ctx, table)
 	if storage.Is(err, storage.NotFound) {
-		return 0, nil
+		return Epoch{}, nil
 	}
-	return int(rows.Lanes.Of(row.Values)), err
+	return record.Open, err
 }

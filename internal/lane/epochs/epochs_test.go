@@ -70,7 +70,7 @@ func TestCreate_KeepsAnExistingRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, err := epochs.ReadLaneCount(t.Context(), table); err != nil || n != 4 {
-		t.Errorf("got %d lanes, %v, want the first 4", n, err)
+	if open, err := epochs.ReadOpen(t.Context(), table); err != nil || open.Lanes != 4 {
+		t.Errorf("got %+v, %v, want the first 4 lanes", open, err)
 	}
 }

@@ -74,7 +74,7 @@ func (r *Copy) CopyLane(ctx context.Context, number int) error {
 		byLane := map[int][]*copiedMessage{}
 		for _, m := range chunk {
 			if m.row.Key != "" {
-				to := lane.OfRow(m.row.Values, r.To.Lanes)
+				to := lane.OfRow(m.row.Values, r.To.Present())
 				byLane[to] = append(byLane[to], m)
 			}
 		}

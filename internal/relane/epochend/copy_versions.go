@@ -27,7 +27,7 @@ func (r *Copy) copyKeyRows(ctx context.Context, number int, prefix string) error
 				rows.Put(v, rows.Origin.Is(weir.ID{Epoch: r.From.Epoch, Lane: number, Seq: rows.Seq.Of(v),
 					Nonce: rows.Nonce.Of(v)}.String()))
 			}
-			to := lane.OfRow(v, r.To.Lanes)
+			to := lane.OfRow(v, r.To.Present())
 			byLane[to] = append(byLane[to], storage.Op{Kind: storage.Upsert, Key: row.Key, Values: v})
 		}
 		targets := slices.Sorted(maps.Keys(byLane))
