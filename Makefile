@@ -98,7 +98,7 @@ forwarding: azurite openapi ## the end-to-end tests of stops, drains, crashes an
 	E2E_HTTP=forwarding go test -C tools -count=1 -timeout 25m $(TESTFLAGS) -run '^($(FORWARDED))' ./e2e
 
 # CMS=… of make test-cms names some of these. make run has another CMS=….
-SITES := apostrophe directus ghost keystone mediawiki payload strapi-mariadb strapi-postgres
+SITES := apostrophe directus ghost keystone mediawiki payload strapi-locales strapi-mariadb strapi-postgres
 
 test-cms: azurite ## the recipes against real CMSs, which it installs below build/cms: minutes for each; CMS='ghost directus' picks some of all
 	@tools/realcms/install-packages.sh cms
@@ -133,6 +133,8 @@ lint: build/lint/revive build/lint/staticcheck openapi ## formatting, vet, stati
 	  echo "go vet and staticcheck in $$module"; \
 	  go vet -C $$module ./... && (cd $$module && $(CURDIR)/build/lint/staticcheck ./...) || exit 1; \
 	done
+	@echo "go vet of the tests of make test-cms and make upgrade"
+	@go vet -C tools -tags cms,upgrade ./e2e
 	tools/lint/lint.sh
 
 vulncheck: build/lint/revive ## known vulnerabilities in what the program and the tools call; needs the network

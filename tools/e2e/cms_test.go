@@ -43,6 +43,8 @@ var sites = map[string]siteAPI{
 		article: realcms.PageOf}, rejected: inOtherNamespace, hasCapitals: true},
 	"payload": {cmsAPI: cmsAPI{recipe: "payload", isCreate: byMethodAt(http.MethodPost, "/articles"),
 		isUpdate: byMethodAt(http.MethodPatch, "/articles")}, rejected: withLongTitle},
+	"strapi-locales": {cmsAPI: cmsAPI{recipe: "strapi-locales", isCreate: byMethod(http.MethodPost),
+		isUpdate: byMethod(http.MethodPut), article: realcms.LocalizedArticleOf}, rejected: withLongLocalizedTitle},
 	"strapi-mariadb": {cmsAPI: cmsAPI{recipe: "strapi", isCreate: byMethod(http.MethodPost),
 		isUpdate: byMethod(http.MethodPut)}, rejected: withLongTitle},
 	"strapi-postgres": {cmsAPI: cmsAPI{recipe: "strapi", isCreate: byMethod(http.MethodPost),
@@ -51,6 +53,10 @@ var sites = map[string]siteAPI{
 
 func withLongTitle(slug string) string {
 	return strings.Replace(realcms.ArticleOf(slug, 1), "<title>", "<title>"+strings.Repeat("long ", 30), 1)
+}
+
+func withLongLocalizedTitle(slug string) string {
+	return strings.Replace(withLongTitle(slug), " version", ` lang="de" version`, 1)
 }
 
 func withLongSlug(slug string) string {
@@ -347,8 +353,8 @@ func testRejected(t *testing.T, s siteTest) {
 	}
 }
 
-// hostileKeys are keys that a CMS can take for one another. The first of each group is sent first.
-var hostileKeys = []string{"x", "x0", "X", "x\u0301", "cafe", "Cafe", "caf\u00e9", "a", "b", "a b", "a,b", "a-b"}
+// hostileKeys are keys that a CMS can take for one another, in the order in which they are sent.
+var hostileKeys = []string{"x0", "x", "X", "x\u0301", "cafe", "Cafe", "caf\u00e9", "a", "b", "a b", "a,b", "a-b"}
 
 // testHostileKeys posts two versions of each hostile key, and then deletes the keys that the CMS rejected. Each
 // delivered key has an item of its own, and a rejected key has changed the item of no other.
@@ -393,7 +399,10 @@ func testHostileKeys(t *testing.T, s siteTest) {
 }
 
 func (s siteTest) deleteOf(slug string) string {
-	if s.api.article != nil {
+	switch s.api.recipe {
+	case "strapi-locales":
+		return `<delete slug="` + slug + `" lang="en"/>`
+	case "mediawiki":
 		return "<delete><title>" + slug + "</title><summary>deleted</summary></delete>"
 	}
 	return `<delete slug="` + slug + `"/>`

@@ -70,6 +70,7 @@ var newCMS = map[string]func(s *Site) cms{
 	"keystone":        func(s *Site) cms { return newKeystone(s) },
 	"mediawiki":       func(s *Site) cms { return newMediaWiki(s) },
 	"payload":         func(s *Site) cms { return newPayload(s) },
+	"strapi-locales":  func(s *Site) cms { return newStrapiLocales(s) },
 	"strapi-mariadb":  func(s *Site) cms { return newStrapi(s, &mariadb{}) },
 	"strapi-postgres": func(s *Site) cms { return newStrapi(s, &postgres{}) },
 }

@@ -15,7 +15,8 @@ import (
 // strapi is a Strapi 5. Its collection type "article" stands in tools/cms/strapi, and its field slug is unique.
 type strapi struct {
 	*Site
-	token string // token with the rights of the recipe's README
+	token   string // token with the rights of the recipe's README
+	locales string // languages beside English, with a space between two
 }
 
 func newStrapi(s *Site, d database) *strapi {
@@ -23,7 +24,20 @@ func newStrapi(s *Site, d database) *strapi {
 	return &strapi{Site: s}
 }
 
+// install copies the app, because a test with languages changes it.
 func (c *strapi) install(ctx context.Context) error {
+	programs := filepath.Join(c.programs, "strapi")
+	if err := os.Mkdir(c.appDir(), 0o755); err != nil {
+		return err
+	}
+	if _, err := runToEnd(ctx, exec.Command("cp", "-r", filepath.Join(programs, "config"),
+		filepath.Join(programs, "src"), filepath.Join(programs, "package.json"), c.appDir()+"/")); err != nil {
+		return err
+	}
+	if err := os.Symlink(filepath.Join(programs, "node_modules"),
+		filepath.Join(c.appDir(), "node_modules")); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Join(c.publicDir(), "uploads"), 0o755); err != nil {
 		return err
 	}
@@ -39,19 +53,20 @@ func (c *strapi) systemDatabase() string {
 	return "postgres"
 }
 
+func (c *strapi) appDir() string    { return filepath.Join(c.dir, "app") }
 func (c *strapi) publicDir() string { return filepath.Join(c.dir, "public") }
 func (c *strapi) tokenPath() string { return filepath.Join(c.dir, "token") }
 
 func (c *strapi) newCommand() *exec.Cmd {
 	env := []string{"PORT=" + strconv.Itoa(c.port), "TOKEN_FILE=" + c.tokenPath(), "PUBLIC_DIR=" + c.publicDir(),
-		"STRAPI_TELEMETRY_DISABLED=true", "FORCE_COLOR=0"}
+		"STRAPI_TELEMETRY_DISABLED=true", "FORCE_COLOR=0", "LOCALES=" + c.locales}
 	switch d := c.database.(type) {
 	case *mariadb:
 		env = append(env, "DATABASE_CLIENT=mysql", "DATABASE_SOCKET="+d.socketPath())
 	case *postgres:
 		env = append(env, "DATABASE_CLIENT=postgres", "DATABASE_SOCKET="+d.dir)
 	}
-	return c.node(filepath.Join(c.programs, "strapi"), env,
+	return c.node(c.appDir(), env,
 		filepath.Join("node_modules", "@strapi", "strapi", "bin", "strapi.js"), "start")
 }
 
@@ -95,18 +110,22 @@ func (c *strapi) setToken(ctx context.Context, isValid bool) error {
 	return err
 }
 
-func (c *strapi) edit(ctx context.Context, slug string) error {
+func (c *strapi) edit(ctx context.Context, slug string) error { return c.editEntry(ctx, slug, "") }
+
+// editEntry changes the tags of an entry. locale is a part of a query, or empty.
+func (c *strapi) editEntry(ctx context.Context, slug, locale string) error {
 	var found struct {
 		Data []struct {
 			DocumentID string `json:"documentId"`
 		}
 	}
 	articles := c.URL + "/api/articles"
-	if err := callJSON(ctx, nil, http.MethodGet, articles+"?fields[0]=slug&filters[slug][$eq]="+url.QueryEscape(slug),
-		bearer(c.token), nil, &found); err != nil || len(found.Data) == 0 {
+	if err := callJSON(ctx, nil, http.MethodGet,
+		articles+"?fields[0]=slug&filters[slug][$eq]="+url.QueryEscape(slug)+locale, bearer(c.token), nil,
+		&found); err != nil || len(found.Data) == 0 {
 		return err
 	}
 	return callJSON(ctx, nil, http.MethodPut,
-		fmt.Sprintf("%s/%s?status=published", articles, found.Data[0].DocumentID), bearer(c.token),
+		fmt.Sprintf("%s/%s?status=published%s", articles, found.Data[0].DocumentID, locale), bearer(c.token),
 		map[string]any{"data": map[string]any{"tags": []string{"seen by an editor"}}}, nil)
 }
