@@ -64,8 +64,22 @@ func (wp *wordPressCalls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, newRPCFault(404, "Invalid post ID."))
 		return
 	}
+	if call.Name == "wp.newPost" && findMember(call.Params[3], "post_title") == "refused" {
+		fmt.Fprint(w, newRPCFault(500, "Content, title, and excerpt are empty."))
+		return
+	}
 	fmt.Fprintf(w, "<methodResponse><params><param><value>%s</value></param></params></methodResponse>",
 		wp.execute(call.Name, id, call.Params))
+}
+
+// findMember returns the text of a struct's member; "" = there is none.
+func findMember(v rpcValue, name string) string {
+	for _, member := range v.Members {
+		if member.Name == name {
+			return member.Value.String
+		}
+	}
+	return ""
 }
 
 func newRPCFault(code int, text string) string {
@@ -106,12 +120,7 @@ func showRPCPost(id string, post map[string]any) string {
 
 // search returns the first two posts whose text contains the text that is searched.
 func (wp *wordPressCalls) search(filter rpcValue) string {
-	var asked string
-	for _, member := range filter.Members {
-		if member.Name == "s" {
-			asked = member.Value.String
-		}
-	}
+	asked := findMember(filter, "s")
 	var found []string
 	for _, id := range slices.Sorted(maps.Keys(wp.posts)) {
 		post := wp.posts[id]
@@ -200,5 +209,24 @@ func TestRecipe_WordPressCallsSlugIsTaken(t *testing.T) {
 	}
 	if got := wp.listPublished(); len(got) != 0 {
 		t.Errorf("got %v published, want none", got)
+	}
+}
+
+func TestRecipe_WordPressCallsFaults(t *testing.T) {
+	t.Parallel()
+	wp := newWordPressCalls()
+	r := openWordPressCalls(t, wp)
+	checkResult(t, r.sendBody(`<article slug="a" version="1"><title>refused</title></article>`), weir.OutcomeRejected,
+		"create: 200: Content, title, and excerpt are empty.", "find create")
+	if len(wp.posts) != 0 {
+		t.Errorf("got the posts %v, want none", wp.posts)
+	}
+
+	r = openRecipe(t, "wordpress-xmlrpc", wp, map[string]string{"WORDPRESS_URL": "", "WORDPRESS_USER": "weir",
+		"WORDPRESS_PASSWORD": "another"})
+	got := r.sendBody(r.readSample("article.xml"))
+	checkResult(t, got, weir.OutcomeUnavailable, "Incorrect username or password.", "find")
+	if !got.Refused {
+		t.Errorf("got %+v, want it refused", got)
 	}
 }
