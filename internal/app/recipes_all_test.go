@@ -15,7 +15,8 @@ func recipesUnderTest() map[string]recipeUnderTest {
 			t.Helper()
 			cms := newAEM(false)
 			for _, slug := range slugs {
-				cms.fragments["id-of-"+slug] = &aemFragment{ID: "id-of-" + slug, Path: aemFolder + "/" + slug, revision: 1}
+				id := "id-of-" + slug
+				cms.fragments[id] = &aemFragment{ID: id, Path: aemFolder + "/" + slug, revision: 1}
 			}
 			return openAEM(t, cms, "id-of-model"), cms
 		}},
@@ -24,14 +25,16 @@ func recipesUnderTest() map[string]recipeUnderTest {
 			cms := newApostrophe(slugs...)
 			return openApostrophe(t, cms, "key-of-apostrophe"), cms
 		}},
-		"contentful": {messages: bySlug, keepsSlug: madeOfKey, open: func(t *testing.T, slugs ...string) (*recipe, store) {
-			t.Helper()
-			cms := newContentful(0)
-			for _, slug := range slugs {
-				cms.entries[makeUUID(slug)] = &contentfulEntry{version: 1}
-			}
-			return openContentful(t, cms, "token-of-contentful"), cms
-		}},
+		"contentful": {
+			messages: bySlug, keepsSlug: madeOfKey, open: func(t *testing.T, slugs ...string) (*recipe, store) {
+				t.Helper()
+				cms := newContentful(0)
+				for _, slug := range slugs {
+					cms.entries[makeUUID(slug)] = &contentfulEntry{version: 1}
+				}
+				return openContentful(t, cms, "token-of-contentful"), cms
+			},
+		},
 		"directus": {messages: bySlug, open: func(t *testing.T, slugs ...string) (*recipe, store) {
 			t.Helper()
 			cms := newDirectus(slugs...)
@@ -143,7 +146,8 @@ func recipesUnderTest() map[string]recipeUnderTest {
 				t.Helper()
 				cms := newWordPress(slugs...)
 				for n, slug := range slugs {
-					cms.posts[fmt.Sprint(100+n)] = map[string]any{"slug": slug, "status": "inherit", "type": "attachment"}
+					cms.posts[fmt.Sprint(100+n)] = map[string]any{
+						"slug": slug, "status": "inherit", "type": "attachment"}
 				}
 				return openWordPress(t, cms, "abcd efgh"), cms
 			},

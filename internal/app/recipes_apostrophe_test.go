@@ -28,7 +28,7 @@ const apostropheAway = `{"message":"notfound","name":"notfound","data":{}}`
 
 func newApostrophe(slugs ...string) *apostrophe {
 	a := &apostrophe{draft: map[string]map[string]any{}, live: map[string]map[string]any{}}
-	a.isFound = func(stored, asked string) bool { return strings.Contains(stored, asked) }
+	a.isFound = strings.Contains
 	for _, slug := range slugs {
 		a.next++
 		a.draft[fmt.Sprint("doc", a.next)] = map[string]any{"slug": slug}

@@ -253,7 +253,8 @@ func TestRecipe_GhostFailures(t *testing.T) {
 		},
 		"NoDatabase": {
 			false, fault{request: "GET", status: 500, body: ghostNoDatabase},
-			weir.OutcomeUnavailable, "Ghost cannot reach its database: connect ECONNREFUSED", "find", "find create publish",
+			weir.OutcomeUnavailable, "Ghost cannot reach its database: connect ECONNREFUSED", "find",
+			"find create publish",
 		},
 		"NoDatabaseForPublish": {
 			false, fault{request: "PUT", status: 500, body: ghostNoDatabase},

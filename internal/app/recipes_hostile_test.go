@@ -35,16 +35,17 @@ var byPath = map[string]string{
 	"delete":  `<delete path="/%s"/>`,
 }
 
-// hostileKeys are keys that CMSs take for other ones: by case, accents and blanks, by a part of the text, as a list, as a
-// value of another type, as a number, as a variable, as a page or an address of the CMS's own.
+// hostileKeys are keys that CMSs take for other ones: by case, accents and blanks, by a part of the text, as a
+// list, as a value of another type, as a number, as a variable, as a page or an address of the CMS's own.
 var hostileKeys = []string{"Some Slug!", "some_slug", "some--slug", "X", "x\u0301", "x,some-slug", "news-1", "8888",
-	"about", "rss", "null", "true", "$NOW", "$CURRENT_USER", "*", "%", "..", "x/news-10", "!!!", "x&#10;y", "Stra\u00dfe"}
+	"about", "rss", "null", "true", "$NOW", "$CURRENT_USER", "*", "%", "..", "x/news-10", "!!!", "x&#10;y",
+	"Stra\u00dfe"}
 
 // otherItems are the slugs of the items that the CMS has, and that no message of a hostile key may touch.
 var otherItems = []string{"some-slug", "x", "news-10", "strasse"}
 
-// isFoundLoosely compares as loosely as any CMS: without case, accents and blanks, by a part of the text, by a list, and
-// with everything for a text that is no filter.
+// isFoundLoosely compares as loosely as any CMS: without case, accents and blanks, by a part of the text, by a
+// list, and with everything for a text that is no filter.
 func isFoundLoosely(stored, asked string) bool {
 	fold := func(text string) string {
 		var b strings.Builder
@@ -64,9 +65,9 @@ func isFoundLoosely(stored, asked string) bool {
 		slices.Contains([]string{"", "null", "*", "%"}, asked)
 }
 
-// Whatever a CMS takes for the item of a key, no contract of a recipe writes to the item of another key. The rules about
-// keys hold in all contracts: a delete refuses the keys that an article refuses, with the same reason. Otherwise the
-// delete would remove the item of another key, out of order with the messages of that key.
+// Whatever a CMS takes for the item of a key, no contract of a recipe writes to the item of another key. The rules
+// about keys hold in all contracts: a delete refuses the keys that an article refuses, with the same reason.
+// Otherwise the delete would remove the item of another key, out of order with the messages of that key.
 func TestRecipes_SameGuardInAllContracts(t *testing.T) {
 	t.Parallel()
 	for name, c := range recipesUnderTest() {
@@ -81,8 +82,8 @@ func TestRecipes_SameGuardInAllContracts(t *testing.T) {
 					refusals[contract] = r.sendHostile(fmt.Sprintf(c.messages[contract], key))
 					for id, content := range before {
 						if got := cms.snapshot()[id]; got != content {
-							t.Errorf("%s of the key %q: got the item %s\n%s\nwant it untouched:\n%s", contract, key, id, got,
-								content)
+							t.Errorf("%s of the key %q: got the item %s\n%s\nwant it untouched:\n%s", contract, key,
+								id, got, content)
 						}
 					}
 				}
@@ -101,15 +102,15 @@ func TestRecipes_SameGuardInAllContracts(t *testing.T) {
 	}
 }
 
-// listContracts returns the names of the contracts. A delete comes first, and again at the end: it removes the item that
-// the others have made.
+// listContracts returns the names of the contracts. A delete comes first, and again at the end: it removes the item
+// that the others have made.
 func (c recipeUnderTest) listContracts() []string {
 	names := slices.Sorted(maps.Keys(c.messages))
 	if _, hasDelete := c.messages["delete"]; !hasDelete {
 		return names
 	}
-	return append([]string{"delete"}, append(slices.DeleteFunc(names, func(name string) bool { return name == "delete" }),
-		"delete")...)
+	others := slices.DeleteFunc(names, func(name string) bool { return name == "delete" })
+	return slices.Concat([]string{"delete"}, others, []string{"delete"})
 }
 
 // sendHostile makes one attempt for a message, and returns why the message is refused because of its key: by the
@@ -120,8 +121,8 @@ func (r *recipe) sendHostile(body string) string {
 		return "not accepted"
 	}
 	got := r.sendBody(body)
-	isLookUp := func(s weir.Step) bool { return s.Name == "find" || s.Name == "live" }
-	if got.Outcome == weir.OutcomeDelivered || slices.ContainsFunc(got.Steps, func(s weir.Step) bool { return !isLookUp(s) }) {
+	isOther := func(s weir.Step) bool { return s.Name != "find" && s.Name != "live" }
+	if got.Outcome == weir.OutcomeDelivered || slices.ContainsFunc(got.Steps, isOther) {
 		return ""
 	}
 	return fmt.Sprint(got.Outcome, ": ", got.Reason)
@@ -147,7 +148,8 @@ func TestRecipes_NoSideEffectBeforeTheCheck(t *testing.T) {
 				for range 3 {
 					got := r.sendBody(fmt.Sprintf(message, "harbour-opens"))
 					if got.Outcome != weir.OutcomeRejected || !strings.Contains(got.Reason, "harbour-opens-2") {
-						t.Errorf("%s: got %+v, want it rejected, and the slug that the CMS made as reason", contract, got)
+						t.Errorf("%s: got %+v, want it rejected, and the slug that the CMS made as reason", contract,
+							got)
 					}
 					if got := cms.snapshot(); !maps.Equal(got, before) {
 						t.Errorf("%s: got the items %v, want only %v", contract, got, before)

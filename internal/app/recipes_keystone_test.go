@@ -29,8 +29,8 @@ const (
 		`"extensions":{"code":"KS_ACCESS_DENIED"}}`
 	keystoneAway = `{"message":"Access denied: You cannot update that Article - it may not exist",` +
 		`"path":["updateArticle"],"extensions":{"code":"KS_ACCESS_DENIED"}}`
-	keystoneInvalid = `{"message":"You provided invalid data for this operation.\n  - Article.title: Title must be at ` +
-		`most 200 characters long","path":["createArticle"],"extensions":{"code":"KS_VALIDATION_FAILURE"}}`
+	keystoneInvalid = `{"message":"You provided invalid data for this operation.\n  - Article.title: Title must ` +
+		`be at most 200 characters long","path":["createArticle"],"extensions":{"code":"KS_VALIDATION_FAILURE"}}`
 )
 
 func newKeystone(slugs ...string) *keystone {

@@ -87,7 +87,8 @@ func (m *mediaWiki) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			answer["error"].(map[string]any)["blockinfo"] = map[string]any{"blockid": 1, "blockpartial": true}
 		}
 		if code == "captcha" {
-			answer = map[string]any{"edit": map[string]any{"captcha": map[string]any{"type": "simple"}, "result": "Failure"}}
+			captcha := map[string]any{"type": "simple"}
+			answer = map[string]any{"edit": map[string]any{"captcha": captcha, "result": "Failure"}}
 		}
 		reply(answer)
 	case action == "query":
@@ -271,7 +272,9 @@ func TestRecipe_MediaWikiFails(t *testing.T) {
 			"MediaWiki wants a captcha solved", "find create"},
 		"NoDatabase": {func(m *mediaWiki) { m.failures["edit"] = "internal_api_error_DBConnectionError" },
 			weir.OutcomeUnavailable, "create: 200: internal_api_error_DBConnectionError", "find create"},
-		"OtherForm": {func(m *mediaWiki) { m.pages["Harbour Opens"], m.isFound = &wikiPage{1, "old"}, strings.EqualFold },
+		"OtherForm": {func(m *mediaWiki) {
+			m.pages["Harbour Opens"], m.isFound = &wikiPage{1, "old"}, strings.EqualFold
+		},
 			weir.OutcomeRejected, "MediaWiki writes this title as Harbour Opens", "find"},
 		"Protected": {func(m *mediaWiki) { m.failures["edit"] = "protectedpage" }, weir.OutcomeRejected,
 			"create: 200: protectedpage", "find create"},

@@ -13,8 +13,8 @@ import (
 	"weir/internal/weir"
 )
 
-// payload answers the requests of the recipe as Payload 3.90 does. A document has one row, and its drafts have a table of
-// versions. A look-up reads the rows, except with draft=true.
+// payload answers the requests of the recipe as Payload 3.90 does. A document has one row, and its drafts have a
+// table of versions. A look-up reads the rows, except with draft=true.
 type payload struct {
 	liberties
 	mu   sync.Mutex
@@ -26,8 +26,9 @@ const (
 	payloadAway    = `{"errors":[{"message":"Not Found"}]}`
 	payloadNoRoute = `{"message":"Route not found \"/api/articles\""}`
 	payloadDenied  = `{"errors":[{"message":"You are not allowed to perform this action."}]}`
-	payloadInvalid = `{"errors":[{"name":"ValidationError","data":{"collection":"articles","errors":[{"label":"%[1]s",` +
-		`"message":"%[2]s","path":"%[3]s"}]},"message":"The following field is invalid: %[1]s"}]}`
+	payloadInvalid = `{"errors":[{"name":"ValidationError","data":{"collection":"articles",` +
+		`"errors":[{"label":"%[1]s","message":"%[2]s","path":"%[3]s"}]},` +
+		`"message":"The following field is invalid: %[1]s"}]}`
 )
 
 func newPayload(slugs ...string) *payload {

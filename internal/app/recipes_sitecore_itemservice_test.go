@@ -195,8 +195,8 @@ func TestRecipe_SitecoreItemServiceRefusals(t *testing.T) {
 	r = openItemService(t, cms, "password-of-sitecore")
 	other := strings.ToUpper(itemServicePath[len(sitecoreHome):])
 	cms.items[sitecoreHome+other], cms.isFound = map[string]any{}, strings.EqualFold
-	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeRejected, other+" for /news/harbour-opens: send that",
-		"find")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeRejected,
+		other+" for /news/harbour-opens: send that", "find")
 	cms.isFound = nil
 	delete(cms.items, sitecoreHome+other)
 	orphan := `<article path="/sports/a" version="1"><title>A</title></article>`

@@ -160,8 +160,10 @@ func TestRecipe_Sitecore(t *testing.T) {
 			"", "find create find update publish published",
 		},
 		"OtherCase": {
-			&sitecore{liberties: liberties{isFound: strings.EqualFold}, items: map[string]any{sitecoreHome + "/news": nil,
-				sitecoreHome + "/news/Harbour-Opens": nil}}, weir.OutcomeRejected,
+			&sitecore{
+				liberties: liberties{isFound: strings.EqualFold},
+				items:     map[string]any{sitecoreHome + "/news": nil, sitecoreHome + "/news/Harbour-Opens": nil},
+			}, weir.OutcomeRejected,
 			"Sitecore takes " + sitecoreHome + "/news/Harbour-Opens for /news/harbour-opens", "find",
 		},
 		"NoParentYet": {

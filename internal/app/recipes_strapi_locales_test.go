@@ -13,8 +13,8 @@ import (
 	"weir/internal/weir"
 )
 
-// strapiLocales is a fake CMS. It answers as Strapi 5.54 does for a localized collection type: a document has a draft for
-// each language, and perhaps a published entry. A POST makes a new document.
+// strapiLocales is a fake CMS. It answers as Strapi 5.54 does for a localized collection type: a document has a
+// draft for each language, and perhaps a published entry. A POST makes a new document.
 type strapiLocales struct {
 	liberties
 	mu    sync.Mutex
@@ -163,7 +163,8 @@ func TestRecipe_StrapiLocales(t *testing.T) {
 	}
 }
 
-// Messages of two languages can create the document of a slug at the same time, because their keys have different lanes.
+// Messages of two languages can create the document of a slug at the same time, because their keys have different
+// lanes.
 func TestRecipe_StrapiLocalesCreatedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -207,7 +208,8 @@ func TestRecipe_StrapiLocalesRefusals(t *testing.T) {
 		t.Errorf("got the entries %v, want none", got)
 	}
 	french := strings.Replace(inGerman, `"de"`, `"fr"`, 1)
-	if _, err := r.app.contracts.Accept(t.Context(), "application/xml", []byte(french)); weir.KindOf(err) != weir.Invalid {
+	_, err := r.app.contracts.Accept(t.Context(), "application/xml", []byte(french))
+	if weir.KindOf(err) != weir.Invalid {
 		t.Errorf("a language that Strapi does not have: got %v, want an error of the kind %v", err, weir.Invalid)
 	}
 }

@@ -237,9 +237,8 @@ func TestRecipe_StrapiRefusals(t *testing.T) {
 	}
 	taken := newStrapi("a")
 	taken.live["document1"] = map[string]any{"slug": "a", "title": "A"}
-	foldCase := func(stored, asked string) bool { return strings.EqualFold(stored, asked) }
 	folded, twins := newStrapi("B"), newStrapi("b", "B")
-	folded.isFound, twins.isFound = foldCase, foldCase
+	folded.isFound, twins.isFound = strings.EqualFold, strings.EqualFold
 	twins.live["document2"] = map[string]any{"slug": "B"}
 	for name, c := range map[string]struct {
 		cms    *strapi
@@ -267,7 +266,8 @@ func TestRecipe_StrapiRefusals(t *testing.T) {
 			folded, tokenOfStrapi, titled("X"), weir.OutcomeRejected, "Strapi's database takes B for b", "find",
 		},
 		"OtherCaseBeside": {
-			twins, tokenOfStrapi, titled("X"), weir.OutcomeRejected, "takes B for b: remove one of the two", "find update",
+			twins, tokenOfStrapi, titled("X"), weir.OutcomeRejected, "takes B for b: remove one of the two",
+			"find update",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

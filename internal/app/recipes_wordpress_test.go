@@ -79,7 +79,8 @@ func replyWordPress(w http.ResponseWriter, status int, value any) {
 }
 
 func failWordPress(w http.ResponseWriter, status int, code, message string) {
-	replyWordPress(w, status, map[string]any{"code": code, "message": message, "data": map[string]any{"status": status}})
+	data := map[string]any{"status": status}
+	replyWordPress(w, status, map[string]any{"code": code, "message": message, "data": data})
 }
 
 // refuseUser answers a request with a wrong password.
@@ -213,7 +214,8 @@ func TestRecipe_WordPress(t *testing.T) {
 	if got := strings.Join(wp.requests, "\n"); !strings.Contains(got, "POST /wp-json/wp/v2/posts?_fields=id,slug\n"+
 		"PUT /wp-json/wp/v2/posts/3?_fields=id,slug\n") ||
 		!strings.HasSuffix(got, "PUT /wp-json/wp/v2/posts/3?_fields=id,slug") {
-		t.Errorf("got the requests\n%s\nwant the POST of the post, the PUT that publishes it, and the one of the update last", got)
+		t.Errorf("got the requests\n%s\nwant the POST of the post, the PUT that publishes it, and the PUT of the "+
+			"update last", got)
 	}
 	for range 2 {
 		if got := r.sendBody(r.readSample("delete.xml")); got.Outcome != weir.OutcomeDelivered || len(wp.posts) != 0 {

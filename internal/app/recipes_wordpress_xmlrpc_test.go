@@ -14,8 +14,8 @@ import (
 	"weir/internal/weir"
 )
 
-// wordPressCalls answers XML-RPC as WordPress 6.1 does: with status 200 to each call. A search finds a post by a part of
-// its text. A post that is deleted goes to the trash, and a post of the trash is gone.
+// wordPressCalls answers XML-RPC as WordPress 6.1 does: with status 200 to each call. A search finds a post by a
+// part of its text. A post that is deleted goes to the trash, and a post of the trash is gone.
 type wordPressCalls struct {
 	liberties
 	mu    sync.Mutex
@@ -83,8 +83,9 @@ func findMember(v rpcValue, name string) string {
 }
 
 func newRPCFault(code int, text string) string {
-	return fmt.Sprintf("<methodResponse><fault><value><struct><member><name>faultCode</name><value><int>%d</int></value>"+
-		"</member><member><name>faultString</name><value><string>%s</string></value></member></struct></value></fault>"+
+	return fmt.Sprintf("<methodResponse><fault><value><struct>"+
+		"<member><name>faultCode</name><value><int>%d</int></value></member>"+
+		"<member><name>faultString</name><value><string>%s</string></value></member></struct></value></fault>"+
 		"</methodResponse>", code, text)
 }
 
@@ -127,7 +128,8 @@ func (wp *wordPressCalls) search(filter rpcValue) string {
 		text := fmt.Sprint(post["post_content"])
 		isFound := strings.Contains(text, asked)
 		if wp.isFound != nil { // the mark of another slug, as loosely as the test wants
-			isFound = wp.isFound(fmt.Sprint(post["post_name"]), strings.TrimSuffix(strings.TrimPrefix(asked, "slug="), ";"))
+			slug := strings.TrimSuffix(strings.TrimPrefix(asked, "slug="), ";")
+			isFound = wp.finds(post["post_name"], slug)
 		}
 		if isFound && post["post_status"] != "trash" && len(found) < 2 {
 			found = append(found, "<value>"+showRPCPost(id, post)+"</value>")
@@ -202,7 +204,8 @@ func TestRecipe_WordPressCallsSlugIsTaken(t *testing.T) {
 	r := openWordPressCalls(t, wp)
 	for range 2 {
 		checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeRejected,
-			"WordPress made harbour-opens-2 of the slug harbour-opens; another post has it", "find create check undo purge")
+			"WordPress made harbour-opens-2 of the slug harbour-opens; another post has it",
+			"find create check undo purge")
 		if got := wp.snapshot(); !maps.Equal(got, before) {
 			t.Errorf("got the posts %v, want %v as before", got, before)
 		}
