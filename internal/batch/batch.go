@@ -3,13 +3,10 @@ package batch
 import (
 	"bufio"
 	"bytes"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
-	"regexp"
 	"strings"
 	"time"
 
@@ -116,21 +113,8 @@ func compilePaths(given []string) ([]*contract.SplitPath, error) {
 // partKey returns the idempotency key of a part.
 func partKey(id string, part int) string { return fmt.Sprintf("batch-%s-%d", id, part) }
 
-// maxMillis is the last time that an id can represent, in milliseconds since 1970. It is in the year 2286.
-const maxMillis = 9999999999999
-
-// newID returns a batch's id. The id begins with the time left until maxMillis, so that the newest id sorts first. The
-// id ends with 64 random bits, so that a client cannot guess it.
-func newID(now time.Time) string {
-	random := make([]byte, 8)
-	rand.Read(random) // never fails: crypto/rand ends the program instead
-	return idPrefix(now) + hex.EncodeToString(random)
-}
-
-// idPrefix returns the first 13 digits of each id that newID makes at the time t. A later time has a smaller prefix.
-func idPrefix(t time.Time) string { return fmt.Sprintf("%013d", maxMillis-t.UnixMilli()) }
-
-var idPattern = regexp.MustCompile(`^[0-9]{13}[0-9a-f]{16}$`)
+// randomBytes is the number of random bytes of a batch's id: a client cannot guess the id.
+const randomBytes = 8
 
 // describeProblem returns the problem of an invalid part. The line numbers count from the beginning of the part's file.
 func describeProblem(p part, err *weir.Error) wire.PartProblem {

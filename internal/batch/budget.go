@@ -50,9 +50,9 @@ func (b *budget) spend(marks int64) error {
 	if b.left -= b.ofMark * marks; b.left >= 0 {
 		return nil
 	}
-	return &weir.Error{Kind: weir.TooLarge, Op: "batch", Message: fmt.Sprintf("the documents have more than %d tags and "+
-		"attributes, which a batch of this size may have with these split paths; send smaller batches, or fewer and "+
-		"shorter paths", b.most)}
+	return &weir.Error{Kind: weir.TooLarge, Op: "batch", Message: fmt.Sprintf("the documents have more than "+
+		"%d tags and attributes, which a batch of this size may have with these split paths; send smaller "+
+		"batches, or fewer and shorter paths", b.most)}
 }
 
 // markCounter counts the tags and attributes of a document while it is received.

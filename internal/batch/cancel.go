@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"weir/internal/job"
 	"weir/internal/storage"
 	"weir/internal/weir"
 	"weir/internal/wire"
@@ -49,7 +50,7 @@ func (r *Runner) Cancel(ctx context.Context, id string) (wire.Batch, error) {
 // readBatch reads the row of a batch. If the id does not have the form of an id, readBatch returns NotFound without a
 // read.
 func (r *Runner) readBatch(ctx context.Context, id string) (row, error) {
-	if !idPattern.MatchString(id) {
+	if !job.IsID(id, randomBytes) {
 		return row{}, &storage.Error{Op: "batch get", Kind: storage.NotFound, Index: -1}
 	}
 	return r.store.read(ctx, id)

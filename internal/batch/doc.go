@@ -10,10 +10,10 @@
 // Accept stores the document in chunks, and then the rows of the batch in one transaction. After that transaction the
 // batch is durable.
 //
-// One process at a time works on a batch, as a job of package job, under the lease batch-<id>: the process that accepted
-// the batch, a process that got a request to cancel the batch, or a process whose sweep found the batch unfinished. The
-// batches of different upstreams take turns in a process; see the type turns. A batch that cannot go on by its own fault
-// ends after stuckPatience; see judgeStuck.
+// One process at a time works on a batch, as a job of package job, under the lease batch-<id>: the process that
+// accepted the batch, a process that got a request to cancel the batch, or a process whose sweep found the batch
+// unfinished. The batches of different upstreams take turns in a process; see the type turns. A batch that cannot go
+// on by its own fault ends after stuckPatience; see judgeStuck.
 //
 // In the state "checking" the process checks all parts, and stores the problems of the invalid parts. A document that
 // is not well-formed is rejected as a whole, because the borders of its parts are not certain. In the state "filing"
@@ -49,7 +49,7 @@
 //
 // # Memory
 //
-// A process has maxOpen batches open. Of the one that has the turn, it has cachedChunks chunks, one part, one window, the
-// problems, and the directory of a zip in memory; of the others only a part, a window and the problems. In addition,
-// each running call of Accept has one chunk in memory.
+// A process has maxOpen batches open. Of the one that has the turn, it has cachedChunks chunks, one part, one window,
+// the problems, and the directory of a zip in memory; of the others only a part, a window and the problems. In
+// addition, each running call of Accept has one chunk in memory.
 package batch

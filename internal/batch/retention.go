@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/job"
 	"weir/internal/storage"
 	"weir/internal/storage/listing"
 )
@@ -19,7 +20,7 @@ const uploadTime = 24 * time.Hour
 // and returns the first such error.
 func (r *Runner) RemoveExpired(ctx context.Context) (isDone bool, err error) {
 	var refused error
-	q := storage.Query{Partition: partition, From: idPrefix(r.Now().Add(-retention)), To: keyPrefix}
+	q := storage.Query{Partition: partition, From: job.IDPrefix(r.Now().Add(-retention)), To: keyPrefix}
 	for {
 		page, err := r.store.table.Range(ctx, q)
 		if err != nil {

@@ -148,8 +148,8 @@ func (r *Runner) prepareRow(s Spec) (row, error) {
 		contentType = "application/xml"
 	}
 	now := r.Now().UTC().Truncate(time.Microsecond)
-	b := wire.Batch{ID: newID(now), State: wire.BatchChecking, Mode: s.Mode, Format: format, Split: split,
-		Upstream: s.Upstream, AcceptedAt: now, UpdatedAt: now}
+	b := wire.Batch{ID: job.NewID(now, randomBytes), State: wire.BatchChecking, Mode: s.Mode, Format: format,
+		Split: split, Upstream: s.Upstream, AcceptedAt: now, UpdatedAt: now}
 	return row{batch: b, progress: progress{ContentType: contentType, KeyRow: keyRowOf(s.Upstream, s.IdempotencyKey),
 		File: s.File, Next: 1, SkipsLitter: true}}, nil
 }

@@ -70,7 +70,8 @@ func TestBatch_EndsIfItsDocumentIsNeverReturned(t *testing.T) {
 						began := time.Now()
 						p.awaitFinal(p.accept(batch.Spec{Upstream: upstream}, newFeed(3, "/b")).ID)
 						if took := time.Since(began); took > time.Minute {
-							t.Errorf("round %d, upstream %q: another batch took %s, want at most a minute", n, upstream, took)
+							t.Errorf("round %d, upstream %q: another batch took %s, want at most a minute", n,
+								upstream, took)
 						}
 					}
 				}
@@ -78,7 +79,8 @@ func TestBatch_EndsIfItsDocumentIsNeverReturned(t *testing.T) {
 				got, err := p.Get(w.Context(), stuck.ID)
 				if err != nil || got.State != c.state || got.Filed != 0 ||
 					!strings.Contains(got.Reason, "for an hour storage has not returned the stored document") {
-					t.Errorf("got %s because of %q, %v; want %s because of the document", got.State, got.Reason, err, c.state)
+					t.Errorf("got %s because of %q, %v; want %s because of the document", got.State, got.Reason,
+						err, c.state)
 				}
 				for _, name := range w.blobNames() {
 					if strings.Contains(name, stuck.ID+"/document/") {
@@ -101,7 +103,8 @@ func TestBatch_WaitsWhileStorageIsAway(t *testing.T) {
 		mend()
 		p.sweep(1)
 		if got := p.awaitFinal(b.ID); got.State != wire.BatchFiled || got.Filed != 3 {
-			t.Errorf("got %s with %d parts filed because of %q, want three parts filed", got.State, got.Filed, got.Reason)
+			t.Errorf("got %s with %d parts filed because of %q, want three parts filed", got.State, got.Filed,
+				got.Reason)
 		}
 	})
 }

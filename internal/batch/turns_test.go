@@ -79,7 +79,8 @@ func TestTurns_LongBatchesDelayNoOtherUpstream(t *testing.T) {
 				defer p.stop()
 				for range 2 {
 					for n := range c.others {
-						p.accept(batch.Spec{Upstream: fmt.Sprint("long-", n)}, newFeed(c.parts, fmt.Sprint("/long/", n)))
+						feed := newFeed(c.parts, fmt.Sprint("/long/", n))
+						p.accept(batch.Spec{Upstream: fmt.Sprint("long-", n)}, feed)
 					}
 				}
 				for _, wait := range []time.Duration{time.Second, 45 * time.Second} {

@@ -37,8 +37,8 @@ type Config struct {
 	Changes   Changes
 	Obstacles ReplayObstacles
 	Reads     Reads
-	// ProofFor returns the proof of sign-in that the page sends with each change; "" = no person has signed in. nil = no
-	// sign-in is required.
+	// ProofFor returns the proof of sign-in that the page sends with each change; "" = no person has signed in.
+	// nil = no sign-in is required.
 	ProofFor  func(r *http.Request) string
 	Contracts []string // names of the contracts, for the search
 	Upstreams []string // names of the upstreams, for the search; nil = the settings name no upstream

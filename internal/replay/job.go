@@ -1,13 +1,12 @@
 package replay
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"time"
 	"unicode/utf8"
 
+	"weir/internal/job"
 	"weir/internal/lane"
 	"weir/internal/overview/lists"
 	"weir/internal/weir"
@@ -115,7 +114,8 @@ var fingerprintPattern = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
 func newJob(s Spec, now time.Time) Job {
 	now = now.UTC().Truncate(time.Microsecond)
-	return Job{ID: newID(now), State: Running, Reason: s.Reason, Filter: s.Filter, RatePerMinute: s.RatePerMinute,
+	return Job{ID: job.NewID(now, randomBytes), State: Running, Reason: s.Reason, Filter: s.Filter,
+		RatePerMinute:   s.RatePerMinute,
 		StopAtErrorRate: s.StopAtErrorRate, Force: s.Force, StartedAt: now, UpdatedAt: now}
 }
 
@@ -131,17 +131,5 @@ func stopReason(j *Job) string {
 	return fmt.Sprintf("%d of %d were dead again", j.DeadAgain, outcomes)
 }
 
-// maxMillis is the last time that an id can represent, in milliseconds of Unix time. It is in the year 2286.
-const maxMillis = 9999999999999
-
-// newID returns a new id of a job. The id begins with the time left until maxMillis, so that the newest id sorts first.
-func newID(now time.Time) string {
-	random := make([]byte, 4)
-	rand.Read(random) // never fails: crypto/rand ends the program instead
-	return idPrefix(now) + hex.EncodeToString(random)
-}
-
-// idPrefix returns the first part of an id that is made at the time t. Ids that are made later sort before this prefix.
-func idPrefix(t time.Time) string { return fmt.Sprintf("%013d", maxMillis-t.UnixMilli()) }
-
-var idPattern = regexp.MustCompile(`^[0-9]{13}[0-9a-f]{8}$`)
+// randomBytes is the number of random bytes of a job's id.
+const randomBytes = 4

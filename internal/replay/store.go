@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/job"
 	"weir/internal/lane"
 	"weir/internal/replay/jobrow"
 	"weir/internal/storage"
@@ -52,7 +53,7 @@ func decodeFinal(r storage.Row) (j Job, err error) {
 // getJob reads the final row of a job and then the row of lane 0. If the job ends between these two reads, both find
 // nothing. So getJob then reads both rows a second time.
 func (b jobStore) getJob(ctx context.Context, id string) (Job, error) {
-	if !idPattern.MatchString(id) {
+	if !job.IsID(id, randomBytes) {
 		return Job{}, errUnknown
 	}
 	for range 2 {
@@ -136,7 +137,7 @@ func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error
 // removeOldJobs removes final rows that are older than retention, as many as fit into one transaction.
 func (b jobStore) removeOldJobs(ctx context.Context) error {
 	page, err := b.store.Table.Range(ctx, storage.Query{Partition: finalPartition,
-		From: idPrefix(b.store.Now().Add(-retention)), Limit: storage.MaxOps, Columns: []string{"Old"}})
+		From: job.IDPrefix(b.store.Now().Add(-retention)), Limit: storage.MaxOps, Columns: []string{"Old"}})
 	if err != nil || len(page.Rows) == 0 {
 		return err
 	}
