@@ -75,7 +75,7 @@ func (r redaction) redactEntry(ctx context.Context, entry string) error {
 }
 
 // redactOps returns the operation that redacts an entry, or nil if the entry has nothing to redact. The operation is
-// conditional, so no redaction undoes another one, also if it reaches storage late.
+// conditional, so no redaction undoes another one, even if it reaches storage late.
 func (r redaction) redactOps(row storage.Row) []storage.Op {
 	e := fromRow(row)
 	detail := replaceKeyIn(e.Detail, r.erasedKey)

@@ -19,7 +19,7 @@ type optionHeader struct {
 var optionHeaders = []optionHeader{
 	// A quarter of the letters: Idempotency-Id and Idempotence-Key are mistakes, too.
 	{"Idempotency-Key", "idempotencykey", "idempotencykey", 3},
-	// No header of other software differs from a due time in one letter, but many are like Callback.
+	// One letter: other software has no header so near to these. It has some near to Callback, so there no letter differs.
 	{"Weir-Deliver-At", "weirdeliverat", "deliverat", 1},
 	{"Weir-Deliver-After", "weirdeliverafter", "deliverafter", 1},
 	{"Weir-Callback", "weircallback", "callback", 0},

@@ -89,7 +89,7 @@ type Collector struct {
 	left   leftFiles
 
 	mu sync.Mutex
-	// postponed has, by the keyOf, when each batch was postponed, because it was not accepted before the end of a run.
+	// postponed has the time, by keyOf, at which each batch was postponed: it was not accepted before the end of a run.
 	// Later runs take these batches after all other files; see sortByTurn. Otherwise a batch that needs more time than
 	// a run has would delay other files forever.
 	postponed map[string]time.Time
@@ -203,8 +203,8 @@ func (c *Collector) postponeBatch(f storage.File) {
 }
 
 // sortByTurn sorts files in the order in which a run takes them: oldest first, and postponed batches last. But a batch
-// that was postponed for postponedTurn comes first: while each run has more files than it can take, the batch would
-// never have its turn. sortByTurn forgets postponed batches that are not among the files. It returns the number of
+// that was postponed for postponedTurn comes first. Otherwise it would never have its turn while each run has more
+// files than it can take. sortByTurn forgets postponed batches that are not among the files. It returns the number of
 // batches that come first.
 func (c *Collector) sortByTurn(files []storage.File) (overdue int) {
 	c.mu.Lock()

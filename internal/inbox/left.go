@@ -22,8 +22,8 @@ import (
 // are ids of messages in base64, which are longer.
 const leftPrefix = "left/"
 
-// leftFiles has the names of all markers. A run lists them once at its start, because a look for the marker of each file
-// would cost a request each. It is safe for concurrent use.
+// leftFiles has the names of all markers. A run lists them once at its start, because a look for one marker would cost a
+// request for each file. It is safe for concurrent use.
 type leftFiles struct {
 	mu      sync.Mutex
 	markers map[string]bool

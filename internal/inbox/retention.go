@@ -70,8 +70,8 @@ func (c *Collector) removeExpired(ctx context.Context, from storage.Files, marke
 	return next, isDone, errors.Join(err, refused)
 }
 
-// isPastExpired reports whether the files behind a name, in the order of names, need no look: they are
-// younger than before, or other listings have them.
+// isPastExpired reports whether a walk can end at a name: in the order of names, each further file is
+// too young to be removed, or belongs to another listing.
 func isPastExpired(name string, before time.Time) bool {
 	if name[0] >= 'A' {
 		return true

@@ -7,8 +7,8 @@ import (
 	"weir/internal/storage"
 )
 
-// maxUnreadRuns is the number of runs that one file can end because storage does not return its content. From then on
-// the file is the cause and not storage, and each run goes on with the other files.
+// maxUnreadRuns is the number of runs that one file can end because storage does not return its content. After so many
+// runs Weir takes the file for the cause, and not storage, and each run goes on with the other files.
 const maxUnreadRuns = 5
 
 // maxUnreadFiles bounds the memory for such files. A full memory is cleared.

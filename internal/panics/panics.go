@@ -1,6 +1,6 @@
 // Package panics keeps a panic of one piece of work from ending the process. The process also
-// answers requests and delivers messages of lanes that have nothing to do with that work, and its
-// successor would find the same work again.
+// answers requests and delivers messages of lanes that have nothing to do with that work, and the next
+// process would find the same work again.
 //
 // Each goroutine of the program begins with one of these functions; internal/weir has a test for
 // this. Handlers of HTTP requests are guarded by httpio.Middleware.

@@ -16,8 +16,8 @@ import (
 	"weir/internal/weir"
 )
 
-// The headers that Weir adds to a dead letter. Somebody can publish the dead letter again to the queue from which the
-// message came. Weir refuses unknown headers whose names begin with Weir-, so these names begin with x-.
+// The headers that Weir adds to a dead letter. An operator can publish the dead letter again to the queue from which
+// the message came. Weir refuses unknown headers whose names begin with Weir-, so these names begin with x-.
 const (
 	errorHeader     = "x-weir-error"      // the sentence with which Weir would answer a post
 	problemsHeader  = "x-weir-problems"   // the problems as JSON, see encodeProblems

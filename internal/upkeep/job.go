@@ -11,7 +11,7 @@ type Job struct {
 	Name string
 	// Every is the time from a run that is done to the next run.
 	Every time.Duration
-	// Limit is the longest time of one call of Run. What is left goes on in the next round.
+	// Limit is the longest time of one call of Run. The rest of the work follows in the next round.
 	Limit time.Duration
 	// Run continues from a marker; "" = from the beginning. When Run returns an error or ctx has
 	// ended, Step.Marker is the place to continue from.
@@ -34,8 +34,8 @@ const (
 	stepLimit = 30 * time.Second
 )
 
-// Parts are what a process has to keep clean. Batches and Files can be nil: other processes then do
-// these jobs.
+// Parts has the stores that the jobs of a process keep clean. Batches and Files can be nil: other
+// processes then do these jobs.
 type Parts struct {
 	Messages MessageRetention
 	Audit    Remover
@@ -58,7 +58,8 @@ type FileArchive interface {
 	RemoveRejected(ctx context.Context, marker string) (next string, isDone bool, err error)
 }
 
-// Jobs returns all jobs of a process. Whatever grows beside the lanes has a job here.
+// Jobs returns all jobs of a process. Each kind of row and blob that grows beside the lanes has a job
+// here.
 func Jobs(p Parts) []Job {
 	jobs := []Job{EarlierEpochs(p.Messages), ForgottenBodies(p.Messages), AuditEntries(p.Audit),
 		HistoryRows(p.History), UnusedLeases(p.Leases, p.Now)}

@@ -19,11 +19,11 @@ type LeaseBlobs interface {
 // replay only. All other leases are used again and again.
 var leasePrefixes = []string{"batch-", "replay-"}
 
-// minLeaseAge is longer than most batches and bulk replays take. A younger blob is still of use.
+// minLeaseAge is longer than most batches and bulk replays take. A process may still use a younger blob.
 const minLeaseAge = day
 
-// UnusedLeases removes the blobs of leases that no process will use again. If a process needs such a
-// lease after all, it creates the blob again. A removed blob is a lease without a holder.
+// UnusedLeases removes the blobs of leases that no process will use again. A lease without a blob has
+// no holder: if a process needs the lease after all, it creates the blob again.
 func UnusedLeases(blobs LeaseBlobs, now func() time.Time) Job {
 	j := leaseJob{blobs, now}
 	return Job{Name: "unused-leases", Every: day, Limit: stepLimit, Run: Walk(j.remove).run}

@@ -4,11 +4,11 @@
 //
 // The sweep begins rounds once a minute. In a round the lanes take turns, and each Job that is due
 // runs once, within a limit of its own. A job that is not done goes on in the next round, from a
-// marker that is stored. So no amount of work of one job keeps another job from its work, and a job
-// with much to do reaches its end.
+// marker that is stored. So a job with much work does not keep other jobs from theirs, and reaches its
+// end in later rounds.
 //
-// Several processes can run the same job at the same time. Then both remove the same, and the stored
-// marker is that of one of them.
+// Several processes can run the same job at the same time. Then they remove the same things, and the
+// stored marker is that of one of them.
 package upkeep
 
 import (
