@@ -57,6 +57,7 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 		findings = append(findings, Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
 			Wrong: found.contracts, Todo: todoFor(found.contracts, file, "correct it under contracts: in "+file),
 			Warnings: a.warnLookUps(nil)})
+		findings = append(findings, a.settings.describePages()...)
 	}
 	if found.settings == nil {
 		findings = append(findings, d.diagnoseCalendar(time.Now()))
@@ -88,8 +89,25 @@ func DiagnoseOffline(env func(string) string) []Finding {
 		findings = append(findings, Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
 			Wrong: found.contracts, Todo: todoFor(found.contracts, file, "correct it under contracts: in "+file),
 			Warnings: a.warnLookUps(nil)})
+		findings = append(findings, a.settings.describePages()...)
 	}
 	return findings
+}
+
+// describePages names the contracts whose CMS may answer with a page of HTML that Weir does not take for success. weir
+// check sends no message, so it cannot see such an answer.
+func (s *Settings) describePages() []Finding {
+	var names []string
+	for _, c := range s.Contracts {
+		if !c.Steps.IsSet() && c.Success == "" {
+			names = append(names, c.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []Finding{{Name: "answers", Detail: strings.Join(names, ", ") + ": a 2xx answer that is a page of HTML is tried " +
+		"again" + cms.PageOfSuccess}}
 }
 
 // withoutVariables returns an error without the problems of lines of weir.yaml that name a variable which is not set:

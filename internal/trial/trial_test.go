@@ -2,6 +2,7 @@ package trial_test
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -183,6 +184,25 @@ func TestRunner_HidesCredentialsByName(t *testing.T) {
 		isHidden := slices.Contains([]string{"Authorization", "Cookie", "Proxy-Authorization", "X-Session-Token"}, h.Name)
 		if isHidden != (h.Value == "…") {
 			t.Errorf("got %s: %s, want a hidden value: %v", h.Name, h.Value, isHidden)
+		}
+	}
+}
+
+// An answer can have a token, such as one against forged requests. Neither the shown nor the recorded answer has it.
+func TestRunner_HidesTokensInAnswers(t *testing.T) {
+	t.Parallel()
+	const body = `{"query":{"tokens":{"csrftoken":"4f2a77d1e8+\\\\"},"title":"shown"}}`
+	live := transport(func(req *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json; charset=utf-8"}},
+			Request: req, Body: io.NopCloser(strings.NewReader(body))}, nil
+	})
+	runner := newRunner(t, live)
+	var recorded string
+	runner.Record = func(_ string, a trial.Answer) { recorded = a.Body }
+	got := runner.RunTrial(t.Context(), newDelivery("<note/>"), trial.Answers{})
+	for _, text := range []string{got.Steps[0].Answer, recorded} {
+		if strings.Contains(text, "4f2a77d1e8") || !strings.Contains(text, "shown") {
+			t.Errorf("got the answer %s, want it without the token", text)
 		}
 	}
 }
