@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -28,6 +29,8 @@ type chainCMS struct {
 	shown    map[string]time.Time    // by ref: when an item was last published
 	fences   map[int]int64           // by lane: the highest fence so far, if the CMS checks fences
 	answered map[string]*chainAnswer // by Idempotency-Key, if the CMS honours that header
+	sessions map[string]time.Time    // by token: when the CMS first saw it
+	endedAt  time.Time               // when the CMS has forgotten all sessions; zero = not yet
 	kinds    map[string]string       // by Idempotency-Key: method and path of the last request, with # for each number
 }
 
@@ -71,7 +74,9 @@ type chainPlan struct {
 	refuse, stale bool // refuse: the CMS refuses the connection; stale: it has closed a connection that is reused
 	lose          bool // the connection is lost before the answer
 	torn          bool // the answer's body breaks off
-	html          bool // the answer is an HTML page
+	html          bool // the answer is an HTML page, with the status 200 if no other one is drawn
+	text          bool // the page of a look-up is plain text
+	unknown       bool // the answer is an error of a code that Weir does not know
 	skip          bool // the request is not carried out
 	takes         time.Duration
 	status        int // status of the answer in place of the true status; 0 = the true status
@@ -86,7 +91,7 @@ type chainWire struct {
 
 func newChainCMS(w *world) *chainCMS {
 	return &chainCMS{w: w, fences: map[int]int64{}, answered: map[string]*chainAnswer{}, kinds: map[string]string{},
-		removed: map[string]time.Time{}, shown: map[string]time.Time{}}
+		sessions: map[string]time.Time{}, removed: map[string]time.Time{}, shown: map[string]time.Time{}}
 }
 
 // planAnswer draws the reaction to a request. During some periods of ten seconds the whole CMS is down.
@@ -116,7 +121,7 @@ func (c *chainCMS) planAnswer(r *chainRequest) chainPlan {
 func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 	d := c.w.dice
 	pick := func(of ...int) int { return of[d.drawBelow(name+" pick", len(of))] }
-	switch d.drawBelow(name+" what", 14) {
+	switch d.drawBelow(name+" what", 18) {
 	case 0:
 		p.takes = d.drawBetween(name+" slow", 500*time.Millisecond, 8*time.Second)
 	case 1, 2: // the connection is lost, and the change is made later
@@ -129,7 +134,7 @@ func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 	case 5:
 		p.stale = true
 	case 6: // a sign-in page as the answer; the request is carried out or not
-		p.html, p.skip = true, d.drawChance(name+" in front", 0.5)
+		p.html, p.skip, p.text = true, d.drawChance(name+" in front", 0.5), d.drawChance(name+" as text", 0.5)
 	case 7:
 		p.torn = true
 	case 8:
@@ -148,6 +153,30 @@ func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 		if !p.skip {
 			p.status = 0
 		}
+	case 14, 15: // a proxy or a deployment in front of the CMS
+		p.html, p.skip, p.status = true, true, pick(404, 404, 400, 403, 413, 422, 500, 502)
+	case 16, 17: // the database is away
+		p.unknown, p.skip, p.status = true, true, 500
+	}
+}
+
+// refuseEnded makes the CMS answer 403 if the request has the token of a session that the CMS has forgotten. The CMS
+// forgets all sessions once, at the end of the other faults: a 401 among those would begin a new session, too.
+func (c *chainCMS) refuseEnded(r *chainRequest, p *chainPlan) {
+	if !c.w.chains.endsSessions {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	token := r.header.Get("Authorization")
+	if c.sessions[token].IsZero() {
+		c.sessions[token] = time.Now()
+	}
+	if c.endedAt.IsZero() && c.w.isCalm() {
+		c.endedAt = time.Now()
+	}
+	if c.sessions[token].Before(c.endedAt) {
+		*p = chainPlan{skip: true, status: http.StatusForbidden, takes: p.takes, header: http.Header{}}
 	}
 }
 
@@ -180,6 +209,7 @@ func (c *chainWire) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errRefused
 	}
 	plan := c.cms.planAnswer(req)
+	c.cms.refuseEnded(req, &plan)
 	if err := p.openConnection(r, plan.refuse, plan.stale, req.drawName("refused")); err != nil {
 		return nil, err
 	}
@@ -215,14 +245,30 @@ func (c *chainWire) readRequest(r *http.Request) (*chainRequest, error) {
 	}
 	req.fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
 	req.attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
-	if !req.isRead && r.ContentLength != 0 {
-		body, err := io.ReadAll(r.Body)
-		if err != nil || len(body) == 0 {
-			return req, err
-		}
-		return req, json.Unmarshal(body, &req.content)
+	if req.isRead || r.ContentLength == 0 {
+		return req, nil
 	}
-	return req, nil
+	body, err := io.ReadAll(r.Body)
+	if err != nil || len(body) == 0 {
+		return req, err
+	}
+	if req.path == graphQLPath {
+		return req, req.readQuery(body)
+	}
+	return req, json.Unmarshal(body, &req.content)
+}
+
+// graphQLPath is the path of queries of GraphQL.
+const graphQLPath = "/graphql"
+
+// readQuery reads the body of a query of GraphQL.
+func (r *chainRequest) readQuery(body []byte) error {
+	var query struct {
+		Variables struct{ Ref string }
+	}
+	err := json.Unmarshal(body, &query)
+	r.isRead, r.query = true, url.Values{"ref": {query.Variables.Ref}}
+	return err
 }
 
 func (r *chainRequest) drawName(what string) string {
@@ -287,15 +333,26 @@ func (c *chainWire) newAnswer(r *http.Request, req *chainRequest, plan chainPlan
 	}
 	text, _ := json.Marshal(answer.body)
 	body := io.Reader(strings.NewReader(string(text)))
+	isVerdict := isRejection(answer.status) && !req.isRead && !plan.html
 	switch {
 	case plan.html:
-		body, answer.status = strings.NewReader("<!DOCTYPE html><html><body>Sign in</body></html>"), 200
+		body = strings.NewReader("<!DOCTYPE html><html><body>Sign in</body></html>")
+		answer.status = cmp.Or(plan.status, http.StatusOK)
+		if plan.text && req.isRead {
+			body = strings.NewReader("no healthy upstream")
+		}
+	case plan.unknown && req.path == graphQLPath:
+		answer.status = http.StatusOK
+		body = strings.NewReader(`{"data":{"items":null},"errors":[{"message":"no","extensions":{"code":"KS_PRISMA_ERROR"}}]}`)
 	case plan.torn:
 		body = io.MultiReader(strings.NewReader(string(text[:len(text)/2])), iotest.ErrReader(io.ErrUnexpectedEOF))
 	}
 	isWhole := !plan.html && !plan.torn
 	if req.status = answer.status; req.step == lastStep && isWhole {
 		c.p.w.check.noteAnswered(req.request, true)
+	}
+	if isVerdict {
+		c.p.w.check.noteRejected(req.request)
 	}
 	return &http.Response{StatusCode: max(answer.status, 100), ProtoMajor: 1, ProtoMinor: 1, Header: plan.header,
 		Body: io.NopCloser(body), Request: r}
@@ -311,11 +368,12 @@ func (c *chainCMS) serveRequest(r *chainRequest) *chainAnswer {
 		}
 		c.fences[r.id.Lane] = r.fence
 	}
-	if known := c.answered[r.name]; known != nil && c.w.chains.honoursKeys && r.method == http.MethodPost {
+	isPost := r.method == http.MethodPost && !r.isRead
+	if known := c.answered[r.name]; known != nil && c.w.chains.honoursKeys && isPost {
 		return known
 	}
 	answer := c.changeItems(r)
-	if r.method == http.MethodPost && answer.status < 300 {
+	if isPost && answer.status < 300 {
 		c.answered[r.name] = answer
 	}
 	c.w.trace.addLine("the CMS answers %s %s of seq %d of lane %d with %d %v", r.method, r.path, r.id.Seq, r.id.Lane,
@@ -330,6 +388,9 @@ func newProblem(status int, words string) *chainAnswer {
 // changeItems looks items up, or changes one item. The caller holds mu.
 func (c *chainCMS) changeItems(r *chainRequest) *chainAnswer {
 	switch {
+	case r.path == graphQLPath:
+		found := c.findItems(r.query.Get("ref"))
+		return &chainAnswer{found.status, map[string]any{"data": found.body}}
 	case r.method == http.MethodGet:
 		return c.findItems(r.query.Get("ref"))
 	case r.path == "/items":

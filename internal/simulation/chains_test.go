@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,6 +40,8 @@ type chaining struct {
 	remembers    bool          // the chain remembers the ids of items
 	removals     int           // number of items that editors remove
 	forgets      int           // number of times that operators ask to forget a remembered id
+	queries      bool          // the look-up is a query of GraphQL
+	endsSessions bool          // the CMS forgets all sessions once, and then answers 403 to their tokens
 	isLoose      bool          // the CMS ignores case and accents in refs, upstreams vary them, and Weir folds keys
 }
 
@@ -68,11 +71,21 @@ const lastStep = "publish"
 
 // settingsText returns the text of a settings file that has the steps of the chain.
 func (c chaining) settingsText() string {
+	text := chainRecipe
 	if c.remembers {
-		return rememberingRecipe
+		text = rememberingRecipe
 	}
-	return chainRecipe
+	if c.queries {
+		text = strings.NewReplacer("    get: /items?ref={{ key }}\n", queryOfItems, "json.items", "json.data.items").Replace(text)
+	}
+	return text
 }
+
+// queryOfItems is the look-up as a query of GraphQL.
+const queryOfItems = `    graphql: 'query($ref: String!) { items(ref: $ref) { id version } }'
+    address: /graphql
+    variables: { ref: "{{ key }}" }
+`
 
 const chainRecipe = `
 steps:
@@ -152,6 +165,10 @@ func drawChains(d *dice) settings {
 	// Without isUnique, the chain would then create a second item.
 	if s.chains.remembers && (s.chains.isUnique || s.chains.lag == 0) {
 		s.chains.forgets = []int{0, 4, 12}[d.drawBelow("forgotten ids", 3)]
+	}
+	s.chains.queries, s.chains.endsSessions = d.drawChance("queries", 0.4), d.drawChance("ends sessions", 0.4)
+	if s.chains.endsSessions { // a 403 of another cause can use up the sign-in of five minutes
+		s.patience = 6 * time.Minute
 	}
 	// A holder that stalled can send a late request after another process has taken the lane. Without checksFences the
 	// CMS would accept that request.

@@ -200,6 +200,13 @@ func (c *checker) noteAnswered(r *request, whole bool) {
 	}
 }
 
+// noteRejected is called when a process gets an answer to a step that writes, by which the CMS rejects the message.
+func (c *checker) noteRejected(r *request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.laneOf(r.id.Lane).log[r.id.Seq-1].isRejected = true
+}
+
 // turns is the checker's record of the last pause of a lane. Only pauses that a holder began because of failures at the
 // CMS count, not the pauses of operators.
 type turns struct {

@@ -69,6 +69,7 @@ func (c *checker) noteAttempts(f *filed, op storage.Op) {
 	count, _ := op.Values["AttemptCount"].(int64)
 	switch stage, _ := op.Values["Stage"].(string); {
 	case stage == string(weir.Dead):
+		c.checkJudged(f, op)
 		c.checkNotHasty(f, op)
 	case stage == string(weir.Retrying) && int(count) > f.base:
 		if f.failedAt.IsZero() {
@@ -78,11 +79,26 @@ func (c *checker) noteAttempts(f *filed, op storage.Op) {
 	}
 }
 
+// cannotBeTried reports whether a dead message died because no further attempt can be made.
+func cannotBeTried(op storage.Op) bool {
+	reason, _ := op.Values["LastError"].(string)
+	return strings.HasPrefix(reason, "its contract has been missing") ||
+		strings.HasPrefix(reason, "the message's body is gone")
+}
+
+// checkJudged checks that a dead message has an answer of the CMS about it, that no further attempt can be made, or that
+// its attempts are used up.
+func (c *checker) checkJudged(f *filed, op storage.Op) {
+	count, _ := op.Values["AttemptCount"].(int64)
+	if !f.isRejected && !cannotBeTried(op) && int(count)-f.base < c.w.attempts {
+		c.addViolation("unjudged", "seq %d of lane %d is dead after %d of %d attempts, and the CMS has not rejected it: %s",
+			f.id.Seq, f.id.Lane, int(count)-f.base, c.w.attempts, op.Values["LastError"])
+	}
+}
+
 func (c *checker) checkNotHasty(f *filed, op storage.Op) {
 	reason, _ := op.Values["LastError"].(string)
-	cannotBeTried := strings.HasPrefix(reason, "its contract has been missing") ||
-		strings.HasPrefix(reason, "the message's body is gone")
-	if c.w.retryFor == 0 || f.isRejected || cannotBeTried {
+	if c.w.retryFor == 0 || f.isRejected || cannotBeTried(op) {
 		return
 	}
 	tried := time.Duration(0)
@@ -101,7 +117,8 @@ func (c *checker) mayTryMore(f *filed) bool {
 	return c.w.retryFor > 0 && f.lastFailed.Sub(f.failedAt) < c.w.retryFor+recordedWithin
 }
 
-// isRejection reports whether the CMS rejects a message by a status.
+// isRejection reports whether the CMS rejects a message by a status. Other statuses of 4xx are not about the content of
+// the message.
 func isRejection(status int) bool {
 	return slices.Contains([]int{400, 413, 414, 415, 422, 431}, status)
 }

@@ -196,20 +196,24 @@ var mutantsOfGrowth = []mutant{
 
 // mutantsOfChains has the mutants that TestChains catches.
 var mutantsOfChains = []mutant{
-	{"a look-up that is not JSON finds no item", "steps/answer.go", "a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()", "a.JSON, a.raw = map[string]any{\"items\": []any{}}, nil", "duplicate", "30"},
-	{"a look-up that is cut finds no item", "steps/answer.go", "			a.problem[p] = a.cutBy", "			a.JSON = map[string]any{\"items\": []any{}}\n\t\t\t_ = p", "duplicate", "30"},
+	{"a look-up that is not JSON finds no item", "steps/answer.go", "a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()", "a.JSON, a.raw = map[string]any{\"items\": []any{}}, nil", "duplicate|unjudged", "30"},
+	{"a look-up that is cut finds no item", "steps/answer.go", "			a.problem[p] = a.cutBy", "			a.JSON = map[string]any{\"items\": []any{}}\n\t\t\t_ = p", "duplicate", "10@52"},
 	{"a sign-in page is the answer of a write", "steps/judge.go", "case a.isPage && !st.readsText():", "case false:", "unwritten", "80@170"},
 	{"a chain resumes behind its look-up", "steps/run.go", "func (r *run) runStep(st *step) verdict {\n", "var foundBefore = map[weir.ID]any{}\n\nfunc (r *run) runStep(st *step) verdict {\n\tif found := foundBefore[r.delivery.Message.ID]; found != nil && st.isSafe {\n\t\tr.env[st.name] = found\n\t\treturn verdict{do: actionOK}\n\t}\n\tif st.isSafe {\n\t\tdefer func() { foundBefore[r.delivery.Message.ID] = r.env[st.name] }()\n\t}\n", "duplicate", "30"},
 	{"one Idempotency-Key for two steps", "steps/run.go", "key := req.Header.Get(idempotencyHeader) + \"/\" + st.name", "key := req.Header.Get(idempotencyHeader) + \"/step\"", "key", "30"},
 	{"a replay has the first Idempotency-Key", "cms/cms.go", "if m.Replays == 0 {", "if true {", "content|newest", "60"},
 	{"an attempt runs its chain without end", "steps/run.go", "if r.round > maxAgain {", "if r.round > 1000 {", "endless", "30"},
 	{"a remembered id is not committed", "drain/remembered.go", "next = ch.SaveRemembered(c.entry, result.RememberedID, c.remembered)", "next, _ = lane.Remembered{ID: result.RememberedID}, ch.SaveRemembered", "memory", "30"},
-	{"an item that is gone is remembered", "steps/run.go", "\t\t\tr.forgetID()\n", "", "refused|lost", "60"},
+	{"an item that is gone is remembered", "steps/run.go", "\t\t\tr.forgetID()\n", "", "refused|lost|stuck", "60"},
 	{"a chain that is run again forgets what it learned", "steps/remember.go", "r.rememberedID, r.learnedID = id, id", "r.learnedID = id", "duplicate", "60"},
 	{"a forgotten id stays in memory", "drain/remembered.go", "\th.ids.keepID(key, lane.Remembered{})\n", "", "memory", "60"},
 	{"keys are folded for the lane only", "lane/keys.go", `rows.Hash("key", s.Fold.Fold(key))`, `rows.Hash("key", key)`, "order", "120"},
 	{"keys are folded for the order only", "lane/keys.go", "Of(e.Fold.Fold(key), e.Lanes)", "Of(key, e.Lanes)", "item|duplicate", "120"},
 	{"a version supersedes other spellings of its key", "drain/supersede.go", "e.Message.Contract != first.Message.Contract || e.Message.Key != first.Message.Key || ", "e.Message.Contract != first.Message.Contract || ", "order|newest", "120"},
+	{"a look-up rejects the message", "cms/verdict.go", "!isPage && !reads && isOneOf(contentStatuses)", "!isPage && isOneOf(contentStatuses)", "unjudged", "30"},
+	{"a page of a proxy rejects the message", "cms/verdict.go", "case !isPage && isOneOf(builtStatuses), !isPage && !reads", "case isOneOf(builtStatuses), !reads", "unjudged", "30"},
+	{"an unknown error of a query rejects the message", "steps/graphql.go", "case least == badInput && !isQuery:", "case least >= unknownError:", "unjudged", "30"},
+	{"a 403 begins no sign-in", "signin/transport.go", "case slices.Contains(forbidden, status):", "case false:", "stuck|spared|refused", "30"},
 	{"an unanswered write has no settle time", "steps/run.go", "if st.isSafe {\n\t\tfailure.Unanswered = false", "if true {\n\t\tfailure.Unanswered = false", "overlap|duplicate", "30"},
 }
 

@@ -1,10 +1,12 @@
 package simulation_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"weir/internal/signin"
 	"weir/internal/storage"
@@ -16,8 +18,24 @@ const tokenWord = "t0kenOf"
 // newSignIn returns a keeper that signs the requests of the process in when the first one is sent. The CMS repeats the
 // token in its refusals.
 func (p *process) newSignIn() *signin.Keeper {
-	return signin.NewKeeper(signin.Fixed{Headers: http.Header{
-		"Authorization": {"Bearer " + tokenWord + "/" + p.name + "+word=="}}}, p.now)
+	if p.w.chains.endsSessions {
+		return signin.NewKeeper(&sessions{p: p}, p.now)
+	}
+	return signin.NewKeeper(signin.Fixed(newToken(p.name)), p.now)
+}
+
+func newToken(name string) signin.Credential {
+	return signin.Credential{Headers: http.Header{"Authorization": {"Bearer " + tokenWord + "/" + name + "+word=="}}}
+}
+
+// sessions is a source of credentials: each sign-in of a process begins another session.
+type sessions struct {
+	p     *process
+	count atomic.Int32
+}
+
+func (s *sessions) Fetch(context.Context) (signin.Credential, error) {
+	return newToken(fmt.Sprint(s.p.name, "-", s.count.Add(1))), nil
 }
 
 // repeatCredential returns the body of a refusal that repeats the credential of the request as PHP, a browser and other

@@ -24,7 +24,8 @@ func (st *step) isExpected(status int) bool {
 // judgeAnswer decides about a step by its answer. The first of these cases that applies decides:
 //
 //   - An expected answer has a needed part that cannot be read.
-//   - A rule matches, or a rule cannot be evaluated although the answer is expected and readable.
+//   - A rule matches, or a rule cannot be evaluated although the answer is expected and readable, and reports no failure
+//     by the conventions of GraphQL or XML-RPC.
 //   - The step does not expect the status.
 //   - The answer is a page of HTML that no expression reads.
 //   - By the conventions of GraphQL or XML-RPC, the answer reports a failure.
@@ -45,6 +46,9 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 	case found != nil:
 		return r.applyAction(st, base, found.do, found.evaluateReason(env))
 	case err != nil && expected && a.isReadable():
+		if do, words := st.judgeBody(a); do != actionOK { // the rule reads data that an error has in its place
+			return r.applyAction(st, base, do, words)
+		}
 		return r.judgeUnreadable(st, base, "on: "+err.Error())
 	case !expected:
 		return r.judgeStatus(st, a, base)

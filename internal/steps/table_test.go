@@ -234,7 +234,8 @@ func graphQLAnswer(errors ...string) answerOf {
 func codeOf(code string) string { return `"extensions":{"code":"` + code + `"}` }
 
 var (
-	query    = []string{"graphql: 'query { a }'", "graphql: '{ a }'"}
+	query = []string{"graphql: 'query { a }'", "graphql: '{ a }'",
+		"graphql: 'query { a }', on: [ { when: len(json.data.a.b) > 1, do: reject } ]"}
 	mutation = []string{"graphql: 'mutation { a }'"}
 	callRead = []string{"post: /rpc, xml: '<methodCall/>', reads: true"}
 	call     = []string{"post: /rpc, xml: '<methodCall/>'"}
