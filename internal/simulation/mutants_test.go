@@ -213,7 +213,7 @@ var mutantsOfChains = []mutant{
 	{"a look-up rejects the message", "cms/verdict.go", "!isPage && !reads && isOneOf(contentStatuses)", "!isPage && isOneOf(contentStatuses)", "unjudged", "30"},
 	{"a page of a proxy rejects the message", "cms/verdict.go", "case !isPage && isOneOf(builtStatuses), !isPage && !reads", "case isOneOf(builtStatuses), !reads", "unjudged", "30"},
 	{"an unknown error of a query rejects the message", "steps/graphql.go", "case least == badInput && !isQuery:", "case least >= unknownError:", "unjudged", "30"},
-	{"a 403 begins no sign-in", "signin/transport.go", "case slices.Contains(forbidden, status):", "case false:", "stuck|spared|refused", "30"},
+	{"a 403 begins no sign-in", "signin/transport.go", "case slices.Contains(forbidden, status):", "case false:", "stuck|spared|refused", "6@35"},
 	{"an unanswered write has no settle time", "steps/run.go", "if st.isSafe {\n\t\tfailure.Unanswered = false", "if true {\n\t\tfailure.Unanswered = false", "overlap|duplicate", "30"},
 }
 
