@@ -46,7 +46,7 @@ type clerk struct {
 	inbox   *inbox.Collector
 	upkeep  *upkeep.Keeper
 	leases  storage.Leases
-	lost    int // posts that may be stored, and that the upstream gave up after lost answers
+	lost    int // messages that may be counted, because the answers to their tries were lost
 }
 
 func (w *depot) newClerk(name string) *clerk {
@@ -216,22 +216,33 @@ func (p *clerk) leaveBehind(ctx context.Context, day, n int) {
 	_ = p.leases.Acquire(ctx, fmt.Sprintf("replay-%d-%d", day, n), id, depotLease)
 }
 
-// post sends a message of the upstream, some of them large. In some cases storage answers for some minutes that it has
-// too many requests; the upstream then repeats its post, as a message broker does.
+// post sends a message of the upstream until it is answered. In some cases storage refuses or does not answer appends for
+// some minutes; the upstream then repeats its post, as a message broker does. Some posts have no Idempotency-Key, so
+// each of their tries is another message.
 func (p *clerk) post(ctx context.Context, name string) {
 	dice := p.w.dice
 	text := name
 	if dice.drawChance("large", 0.1) {
 		text = noise(dice, name)
 	}
-	s := filing.Submission{ContentType: "application/xml", Options: filing.Options{Upstream: "shop", IdempotencyKey: name},
+	s := filing.Submission{ContentType: "application/xml", Options: filing.Options{Upstream: "shop"},
 		Body: fmt.Appendf(nil, `<article path="k%d">%s</article>`, dice.drawBelow("key", 5), text)}
-	isThrottled, mayBeStored := dice.drawChance("throttled", 0.1), false
-	for tries := 0; tries < 60; tries++ {
-		if isThrottled && tries < 40 {
-			p.faults.Set(refuseAppends)
-		} else {
-			p.faults.Set(p.drawFault)
+	if dice.drawChance("idempotent", 0.6) {
+		s.Options.IdempotencyKey = name
+	}
+	failure := storage.Kind(0)
+	if dice.drawChance("storage fails", 0.15) {
+		failure = []storage.Kind{storage.Throttled, storage.Ambiguous}[dice.drawBelow("failure", 2)]
+	}
+	p.repeatPost(ctx, s, failure, 5+dice.drawBelow("tries that fail", 20))
+}
+
+// repeatPost tries a post until it is answered. The first tries fail if failure is set.
+func (p *clerk) repeatPost(ctx context.Context, s filing.Submission, failure storage.Kind, failing int) {
+	unanswered := 0
+	for tries := range 60 {
+		if failure != 0 && tries < failing {
+			p.faults.Set(failAppends(failure))
 		}
 		limited, cancel := context.WithTimeout(ctx, 9*time.Second)
 		_, err := p.filer.File(limited, s)
@@ -240,27 +251,33 @@ func (p *clerk) post(ctx context.Context, name string) {
 		switch {
 		case err == nil:
 			p.w.posts++
+			if s.Options.IdempotencyKey == "" {
+				p.lost += unanswered
+			}
 			return
 		case weir.KindOf(err) == weir.Limited:
 			p.w.addProblem("quota", "a post was refused: %v", err)
 			return
 		case !lane.IsNotAppended(err):
-			mayBeStored = true
+			unanswered++
 		}
 		time.Sleep(5 * time.Second)
 	}
-	if mayBeStored {
-		p.lost++
+	if s.Options.IdempotencyKey != "" {
+		unanswered = min(unanswered, 1)
 	}
+	p.lost += unanswered
 }
 
-// refuseAppends lets storage refuse all transactions of lanes.
-func refuseAppends(c storagetest.Call) storagetest.Fault {
-	if c.Op != "Transact" || !strings.HasPrefix(c.Partition, "1.") {
-		return storagetest.Fault{}
+// failAppends lets storage do no transaction of a lane, and answer with an error of a kind.
+func failAppends(kind storage.Kind) func(storagetest.Call) storagetest.Fault {
+	return func(c storagetest.Call) storagetest.Fault {
+		if c.Op != "Transact" || !strings.HasPrefix(c.Partition, "1.") {
+			return storagetest.Fault{}
+		}
+		return storagetest.Fault{Kind: storagetest.FailBefore,
+			Err: &storage.Error{Op: "table transact", Kind: kind, Index: -1}}
 	}
-	return storagetest.Fault{Kind: storagetest.FailBefore,
-		Err: &storage.Error{Op: "table transact", Kind: storage.Throttled, Index: -1}}
 }
 
 // noise returns a text that is too large for a row, even if it is compressed.

@@ -101,8 +101,8 @@ func runDepot(t *testing.T, seed uint64) *depot {
 		w = &depot{dice: d, account: memory.New(time.Now), contracts: set, began: time.Now(),
 			firstSeen: map[string]time.Time{}, kept: map[string]int{},
 			faults:    []float64{0, 0.01, 0.05}[d.drawBelow("faults", 3)],
-			pageSize:  2 + d.drawBelow("page size", 20),
-			listTakes: d.drawBetween("list takes", 10*time.Millisecond, 3*time.Second),
+			pageSize:  2 + d.drawBelow("page size", 8),
+			listTakes: d.drawBetween("list takes", 10*time.Millisecond, 4*time.Second),
 			files:     2 + d.drawBelow("files", 8)}
 		store := &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Lanes: depotLanes, Now: time.Now}
 		if err := store.Open(t.Context()); err != nil {
@@ -141,6 +141,7 @@ var growthKinds = []growthKind{
 		return strings.HasPrefix(place, "1.") && (strings.HasPrefix(name, "k_") || strings.HasPrefix(name, "c_"))
 	}},
 	{"messages", keepMessages, 0, inPlace("1.")},
+	{"documents without a batch", 24 * time.Hour, 0, named("bodies", "batches/lost-")},
 	{"batches' documents", 30 * 24 * time.Hour, 0, named("bodies", "batches/")},
 	{"bodies", keepMessages, 0, inPlace("bodies")},
 	{"leases of batches", 24 * time.Hour, 0, named("leases", "batch-")},

@@ -186,6 +186,11 @@ var mutantsOfAudits = []mutant{
 var mutantsOfGrowth = []mutant{
 	{"clean-up jobs share a limit, in a fixed order", "upkeep/upkeep.go", "slices.SortStableFunc(due, func(a, b *jobState) int { return a.lastAt.Compare(b.lastAt) })\n\tfor _, job := range due {", "ctx, cancel := context.WithTimeout(ctx, stepLimit)\n\tdefer cancel()\n\tfor _, job := range due {", "growth", "30"},
 	{"a clean-up job that is not done waits for a day", "upkeep/upkeep.go", "if !step.IsDone {", "if false {", "growth", "30"},
+	{"a clean-up job begins anew in each round", "upkeep/upkeep.go", "job.Run(limited, stored.marker)", `job.Run(limited, "")`, "growth", "30"},
+	{"a walk is done before its end", "upkeep/job.go", "Step{Marker: next, IsDone: isDone}, err", "Step{IsDone: isDone || next == next}, err", "growth", "30"},
+	{"the marker of a job that failed is lost", "upkeep/upkeep.go", "next := position{marker: step.Marker, nextAt: k.nextAt(job, step)}", "next := position{nextAt: k.nextAt(job, step)}", "growth", "30"},
+	{"the quota counts each try", "filing/filer.go", "case lane.IsNotAppended(err), IsRefusal(err):", "case IsRefusal(err):", "quota", "30"},
+	{"the quota counts a submission again after a lost answer", "upstream/charge.go", "if !q.remembered[*id] {", "if true {", "quota", "30"},
 	{"leases of bulk replays are left", "upkeep/leases.go", `{"batch-", "replay-"}`, `{"batch-"}`, "growth", "30"},
 	{"rejected files are left", "upkeep/job.go", ", RejectedFiles(p.Files.RemoveRejected))", ")", "growth", "30"},
 	{"documents without a batch are left", "upkeep/job.go", ", BatchDocuments(p.Batches.RemoveDocuments))", ")", "growth", "30"},
