@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -99,6 +101,8 @@ type Drainer struct {
 	openCtx     context.Context // ends before ctx or together with ctx; after its end no new work begins
 	stopNewWork context.CancelFunc
 
+	prefetchRoom *semaphore.Weighted // see bodyPrefetch
+
 	mu       sync.Mutex
 	isClosed bool
 	workers  map[int]*laneWorker
@@ -125,7 +129,8 @@ func New(cfg Config) *Drainer {
 	ctx, cancel := context.WithCancel(context.Background())
 	open, shut := context.WithCancel(ctx)
 	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, openCtx: open, stopNewWork: shut,
-		invocationTracker: invocationTracker{me: cryptorand.Text()}, workers: map[int]*laneWorker{}}
+		invocationTracker: invocationTracker{me: cryptorand.Text()}, workers: map[int]*laneWorker{},
+		prefetchRoom: newPrefetchRoom()}
 	d.spacer.interval, d.outlook = cfg.Rate, newOutlook(cfg.Backoff)
 	if cfg.AtOnce > 0 {
 		d.slots = make(chan struct{}, cfg.AtOnce)

@@ -69,7 +69,7 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 		breaker: s.breaker, due: s.due, retryFor: d.retryFor,
 		recovered: func(r lane.Recovery) { d.announceRecovery(t.number, r) }, deferred: map[string]time.Time{}}
 	s.attempter = &attempter{laneScope: scope, drainer: d, guard: guard, history: history,
-		prefetch: &bodyPrefetch{store: scope.store}, patience: t.breaker.patience, leastTime: leastTime{d.retryFor},
+		prefetch: &bodyPrefetch{store: scope.store, room: d.prefetchRoom}, patience: t.breaker.patience, leastTime: leastTime{d.retryFor},
 		remembered: remembered, missing: s.missing, isTrusted: isTrusted, host: s}
 	s.outcomes = &outcomeRecorder{laneScope: scope, attempts: d.Attempts, leastTime: leastTime{d.retryFor},
 		backoff: d.Backoff, journal: s.journal, readAhead: s.readAhead, keys: s.keys, breaker: s.breaker,
@@ -110,6 +110,7 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 // outcome. It ends when the lane has no message to send, or pauses for more than lingerMax. It also ends with ctx, with
 // the tenure, or after an error.
 func (s *session) run(ctx context.Context) error {
+	defer s.attempter.prefetch.forgetAll()
 	for ctx.Err() == nil && s.tenure.open.Err() == nil {
 		if err := s.serveRequests(ctx); err != nil {
 			return err
