@@ -70,7 +70,7 @@ func TestBodyPrefetch_ManyLanesStayInTheRoom(t *testing.T) {
 		var prefetched int64
 		var lanes []*bodyPrefetch
 		for n := range 1024 {
-			e := lane.NewEntry(weir.Message{Key: fmt.Sprint(n), Body: []byte("<a/>"), Size: 1 << 20})
+			e := p.store.NewEntry(weir.Message{Key: fmt.Sprint(n), Body: []byte("<a/>"), Size: 1 << 20})
 			l := &bodyPrefetch{store: p.store, room: room}
 			l.prefetchAll(t.Context(), []*lane.Entry{e})
 			for at := range l.running {
