@@ -3,7 +3,7 @@ module.exports = {
   options: { label: 'Article', pluralLabel: 'Articles' },
   fields: {
     add: {
-      body: { type: 'string', textarea: true, max: 10000, label: 'Body' },
+      body: { type: 'string', textarea: true, min: 5, label: 'Body' },
       tags: { type: 'array', label: 'Tags', fields: { add: { name: { type: 'string', label: 'Name' } } } },
     },
     group: { basics: { label: 'Basics', fields: ['title', 'body', 'tags'] } },
