@@ -109,8 +109,8 @@ func writePauses(w http.ResponseWriter, pauses []weir.Pause) {
 	httpio.WriteJSON(w, http.StatusOK, wire.PauseList{Pauses: wire.NewPauses(pauses)})
 }
 
-// resolveLanes returns the selected lanes, out of n, and the selected key; "" = whole lanes are selected. laneOf returns
-// the lane of a key.
+// resolveLanes returns the selected lanes, out of n, and the selected key; "" = whole lanes are selected. laneOf
+// returns the lane of a key.
 func (t target) resolveLanes(n int, laneOf func(key string) int) (lanes []int, key string, err error) {
 	named := 0
 	for _, given := range []bool{t.All, t.Lane != nil, t.Key != nil} {

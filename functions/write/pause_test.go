@@ -73,7 +73,8 @@ func nameAuthor(*http.Request) string { return "ada" }
 // "scope|key|reason|since|until" for each pause in the body.
 func (f *pauses) postPause(t *testing.T, address, body string) (status int, text string, paused []string) {
 	t.Helper()
-	var h http.Handler = &write.Pause{Pauser: f, NameAuthor: nameAuthor, Lanes: 3, LaneOf: laneOfThree, Now: now, Logger: quiet}
+	var h http.Handler = &write.Pause{Pauser: f, NameAuthor: nameAuthor, Lanes: 3, LaneOf: laneOfThree, Now: now,
+		Logger: quiet}
 	if address == "resume" {
 		h = &write.Resume{Pauser: f, Caller: f, Lanes: 3, LaneOf: laneOfThree, Logger: quiet}
 	}

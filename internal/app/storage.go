@@ -20,9 +20,9 @@ const (
 	maxStorageRetry   = 2 * time.Second
 )
 
-// awaitStore opens storage. If the settings have other lanes than storage, awaitStore returns the error at once. After any other
-// error, it tries again until ctx ends. If lost is not nil, the returned store calls lost when a request finds that the
-// table was removed.
+// awaitStore opens storage. If the settings have other lanes than storage, awaitStore returns the error at once. After
+// any other error, it tries again until ctx ends. If lost is not nil, the returned store calls lost when a request
+// finds that the table was removed.
 func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Store, err error) {
 	err = retry.Policy{
 		First: firstStorageRetry, Max: maxStorageRetry,
@@ -63,8 +63,8 @@ func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, err
 	return store, nil
 }
 
-// takeLanes changes the number of lanes and the folding of keys in storage to those of the settings if storage was never
-// used, and opens the store. If storage was used, it returns the error "refused" of Open.
+// takeLanes changes the number of lanes and the folding of keys in storage to those of the settings if storage was
+// never used, and opens the store. If storage was used, it returns the error "refused" of Open.
 func (a *App) takeLanes(ctx context.Context, store *lane.Store, refused error) error {
 	before, err := epochs.Read(ctx, store.Table)
 	if err != nil {

@@ -37,7 +37,9 @@ func newLanesCommand(s *console) *cobra.Command {
 	cmd.Flags().StringVar(&folding, "fold", "", "the folding of keys: case, accents and nfc, with commas, or none")
 	addVerboseFlag(cmd, &verbose)
 	addJSONFlag(cmd, &asJSON)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; give N, --fold or --undo", err) })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w; give N, --fold or --undo", err)
+	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		target, err := parseTarget(args, folding, undo)
 		if err != nil {

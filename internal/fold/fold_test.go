@@ -77,7 +77,8 @@ func TestRules_Fold_NeverEmpty(t *testing.T) {
 
 // drawText returns a text of few characters that differ in case, accents or form only.
 func drawText(r *rand.Rand) string {
-	letters := []rune("aAeE\u00e9\u00c9\u0301\u0323\u0345\u1fb3\u0390\u0130\u0131\u00df\u1e9eΣσς\ufb00ǅ|\\ \u212b\u0e33\uac00가")
+	letters := []rune("aAeE\u00e9\u00c9\u0301\u0323\u0345\u1fb3\u0390\u0130\u0131\u00df\u1e9eΣσς\ufb00ǅ|\\ " +
+		"\u212b\u0e33\uac00가")
 	text := ""
 	for range 1 + r.IntN(5) {
 		text += string(letters[r.IntN(len(letters))])

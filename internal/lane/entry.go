@@ -42,8 +42,8 @@ func stageOf(m *weir.Message) weir.Stage {
 // Status returns the message's status. The status of an entry from ScanLog has only the values of headerColumns.
 func (e *Entry) Status() weir.Status { return e.status }
 
-// KeyHash returns the hash of the ordering key, folded. Messages with the same hash have one order. Row keys contain this
-// hash.
+// KeyHash returns the hash of the ordering key, folded. Messages with the same hash have one order. Row keys contain
+// this hash.
 func (e *Entry) KeyHash() string { return e.keyHash }
 
 // Seq returns the message's sequence number.

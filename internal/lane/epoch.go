@@ -24,8 +24,8 @@ var ErrFold = errors.New("the folding of keys differs from storage's")
 func IsOtherLanes(err error) bool { return errors.Is(err, ErrLaneCount) || errors.Is(err, ErrFold) }
 
 // Initialize returns the record of epochs. If storage has none yet, Initialize creates the lanes, and then the record,
-// with the number of lanes and the folding of the first epoch. In this order, a process that finds the record also finds
-// the lanes.
+// with the number of lanes and the folding of the first epoch. In this order, a process that finds the record also
+// finds the lanes.
 func (s *Store) Initialize(ctx context.Context, first epochs.Epoch) (epochs.Record, error) {
 	meta, err := epochs.Read(ctx, s.Table)
 	if !storage.Is(err, storage.NotFound) {
@@ -77,8 +77,9 @@ func describeOtherLanes(meta epochs.Record, want epochs.Epoch) error {
 	isUnderWay := meta.Step != epochs.StepNone && meta.Step != epochs.StepUndo && meta.Next.HasSameLanes(want)
 	switch {
 	case open.Lanes != want.Lanes && open.Fold != want.Fold:
-		return fmt.Errorf("%w, and %w: storage has lanes: %d and fold: %s, and the settings have lanes: %d and fold: %s: %s",
-			ErrLaneCount, ErrFold, open.Lanes, open.Fold, want.Lanes, want.Fold, describeRemedy(command, isUnderWay, "them"))
+		return fmt.Errorf("%w, and %w: storage has lanes: %d and fold: %s, and the settings have lanes: %d and "+
+			"fold: %s: %s", ErrLaneCount, ErrFold, open.Lanes, open.Fold, want.Lanes, want.Fold,
+			describeRemedy(command, isUnderWay, "them"))
 	case open.Fold != want.Fold:
 		return fmt.Errorf("%w: storage has fold: %s, and the setting is %s: %s", ErrFold, open.Fold, want.Fold,
 			describeRemedy(command, isUnderWay, "it"))

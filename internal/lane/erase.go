@@ -274,7 +274,8 @@ func (e *Entry) erasedValues(at time.Time) (map[string]any, error) {
 	}
 	m, st, old := &e.Message, &e.status, e.row
 	v := rows.Sparse(rows.Nonce.Is(m.ID.Nonce), rows.Origin.Is(rows.Origin.Of(old)),
-		rows.CopiedFrom.Is(rows.CopiedFrom.Of(old)), rows.Contract.Is(m.Contract), rows.Version.Is(m.Version), rows.Supersede.Is(m.Supersede), rows.Skip.Is(m.Skip),
+		rows.CopiedFrom.Is(rows.CopiedFrom.Of(old)), rows.Contract.Is(m.Contract),
+		rows.Version.Is(m.Version), rows.Supersede.Is(m.Supersede), rows.Skip.Is(m.Skip),
 		rows.ContentType.Is(m.ContentType), rows.DueAt.Is(m.DueAt), rows.AcceptedAt.Is(m.AcceptedAt),
 		rows.Upstream.Is(m.Upstream), rows.Size.Is(int64(m.Size)), acceptedBody.blob.Is(acceptedBody.blob.Of(old)),
 		editedBody.blob.Is(editedBody.blob.Of(old)), rows.IdempotencyRow.Is(rows.IdempotencyRow.Of(old)),

@@ -48,8 +48,8 @@ func erasedHash(v map[string]any, rules fold.Rules) (sum []byte, ok bool) {
 	return sum, err == nil && len(sum) == sha256.Size
 }
 
-// OfRow returns the lane, in an epoch, of the ordering key in a row. An erased key has the same lane as the original key,
-// because the lane is computed from a SHA-256 that erasedKeyCells keeps.
+// OfRow returns the lane, in an epoch, of the ordering key in a row. An erased key has the same lane as the original
+// key, because the lane is computed from a SHA-256 that erasedKeyCells keeps.
 func OfRow(v map[string]any, e epochs.Epoch) int {
 	if sum, isErased := erasedHash(v, e.Fold); isErased {
 		return ofHash(sum, e.Lanes)

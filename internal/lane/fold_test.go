@@ -89,7 +89,8 @@ func TestStore_Open_OtherFolding(t *testing.T) {
 		}{
 			{4, fold.Case, false, false, "", "", ""},
 			{4, 0, false, true, "fold: [case]", "[]", "`weir lanes 4 --fold none`"},
-			{4, fold.All, false, true, "fold: [case]", "[case, accents, nfc]", "`weir lanes 4 --fold case,accents,nfc`"},
+			{4, fold.All, false, true, "fold: [case]", "[case, accents, nfc]",
+				"`weir lanes 4 --fold case,accents,nfc`"},
 			{5, fold.Case, true, false, "lanes: 4", "5", "`weir lanes 5`"},
 			{5, fold.NFC, true, true, "lanes: 4 and fold: [case]", "lanes: 5 and fold: [nfc]",
 				"`weir lanes 5 --fold nfc`"},
@@ -98,8 +99,8 @@ func TestStore_Open_OtherFolding(t *testing.T) {
 			err := other.Open(t.Context())
 			if errors.Is(err, lane.ErrLaneCount) != c.isCount || errors.Is(err, lane.ErrFold) != c.isFold ||
 				lane.IsOtherLanes(err) != (c.isCount || c.isFold) || (err == nil) != (c.remedy == "") {
-				t.Errorf("lanes %d, fold %v: got %v, want ErrLaneCount: %v, ErrFold: %v", c.lanes, c.rules, err, c.isCount,
-					c.isFold)
+				t.Errorf("lanes %d, fold %v: got %v, want ErrLaneCount: %v, ErrFold: %v", c.lanes, c.rules, err,
+					c.isCount, c.isFold)
 				continue
 			}
 			for _, part := range []string{c.storage, c.settings, c.remedy} {
@@ -122,8 +123,8 @@ func TestFold_EarlierVersionsRefuse(t *testing.T) {
 				t.Fatal(err)
 			}
 			if stored := rows.Lanes.Of(row.Values); (stored > epochs.MaxLanes) != want || !want && stored != 4 {
-				t.Errorf("fold %v: the stored number of lanes is %d, want one above %d: %v", rules, stored, epochs.MaxLanes,
-					want)
+				t.Errorf("fold %v: the stored number of lanes is %d, want one above %d: %v", rules, stored,
+					epochs.MaxLanes, want)
 			}
 			record, err := epochs.Read(t.Context(), s.Table)
 			if err != nil || record.Open != (epochs.Epoch{Number: 1, Lanes: 4, Fold: rules}) {
@@ -133,8 +134,8 @@ func TestFold_EarlierVersionsRefuse(t *testing.T) {
 	})
 }
 
-// The row of an erased message leads to the lane of its key by each folding, so that its copy is found after any change.
-// The key is in no row any more, and the row of another spelling is as it was.
+// The row of an erased message leads to the lane of its key by each folding, so that its copy is found after any
+// change. The key is in no row any more, and the row of another spelling is as it was.
 func TestFold_ErasedRows(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		s := openFolded(t, 16, fold.All)

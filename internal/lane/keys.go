@@ -10,9 +10,9 @@ import (
 )
 
 // With folding (Store.Fold) several ordering keys have the same folded key. Then the folded key decides all that
-// belongs to the lane and to the order: the lane, the key's queue, pauses, and the last delivery, after which no earlier
-// message is replayed. The ordering key itself decides all that belongs to the item of exactly this key: its versions,
-// its remembered ids, its idempotency keys and its erasure.
+// belongs to the lane and to the order: the lane, the key's queue, pauses, and the last delivery, after which no
+// earlier message is replayed. The ordering key itself decides all that belongs to the item of exactly this key: its
+// versions, its remembered ids, its idempotency keys and its erasure.
 
 // OrderPos returns the position of a message in its key's order, if the message was not scheduled. Positions sort as
 // strings.
@@ -24,8 +24,8 @@ func (s *Store) KeyHash(key string) string { return rows.Hash("key", s.Fold.Fold
 // LaneOf returns the lane of an ordering key.
 func (s *Store) LaneOf(key string) int { return OfKey(key, s.Present()) }
 
-// blockIDOf returns the id of the block for a message that has to wait. With onFailure: skip the message gets a block of
-// its own, and otherwise it gets the block of its key. keyHash is the result of Store.KeyHash.
+// blockIDOf returns the id of the block for a message that has to wait. With onFailure: skip the message gets a block
+// of its own, and otherwise it gets the block of its key. keyHash is the result of Store.KeyHash.
 func blockIDOf(m *weir.Message, keyHash string) string {
 	if m.Skip {
 		return rows.Hash("skip", m.Key, rows.SeqPos(m.ID.Seq))

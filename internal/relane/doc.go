@@ -1,5 +1,5 @@
-// Package relane changes the number of lanes and the folding of keys, for the command "weir lanes". A key's lane depends
-// on both, so a change of either ends one epoch and begins the next. Below, "number of lanes" stands for both.
+// Package relane changes the number of lanes and the folding of keys, for the command "weir lanes". A key's lane
+// depends on both, so a change of either ends one epoch and begins the next. Below, "number of lanes" stands for both.
 //
 // # State
 //

@@ -70,7 +70,8 @@ type Target struct {
 }
 
 // resolve returns the epoch that the change leads to, without its number. If a change is under way that can be the
-// meant one, the parts that the target leaves open are those of that change; otherwise they are those of the open epoch.
+// meant one, the parts that the target leaves open are those of that change; otherwise they are those of the open
+// epoch.
 func (t Target) resolve(meta epochs.Record) epochs.Epoch {
 	goal := meta.Open
 	if meta.Step == epochs.StepDrain || meta.Step == epochs.StepCopy {

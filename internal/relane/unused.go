@@ -27,9 +27,9 @@ var ErrUsed = errors.New("storage was used with another number of lanes, or with
 // lane 0, and Run refuses to begin a change then.
 var usedPartitions = []string{"schedules", "batches", "replays"}
 
-// TakeLanes changes the lanes to those of an epoch, as Run does, if storage is unused. Otherwise it returns ErrUsed, and
-// the lanes stay. It also continues such a change of a process that has crashed. If it fails with another error, the
-// change can be unfinished: call TakeLanes again.
+// TakeLanes changes the lanes to those of an epoch, as Run does, if storage is unused. Otherwise it returns ErrUsed,
+// and the lanes stay. It also continues such a change of a process that has crashed. If it fails with another error,
+// the change can be unfinished: call TakeLanes again.
 func (c Resharder) TakeLanes(ctx context.Context, goal epochs.Epoch) error {
 	if err := c.checkUnused(ctx, goal); err != nil {
 		return err

@@ -106,7 +106,8 @@ func TestTakeLanes_AMessageComesMeanwhile(t *testing.T) {
 			}
 			return isSeal
 		}, storagetest.Fault{})
-		if err := w.newResharder(faults).TakeLanes(t.Context(), epochs.Epoch{Lanes: 3}); !errors.Is(err, relane.ErrUsed) {
+		err := w.newResharder(faults).TakeLanes(t.Context(), epochs.Epoch{Lanes: 3})
+		if !errors.Is(err, relane.ErrUsed) {
 			t.Errorf("got %v, want %v", err, relane.ErrUsed)
 		}
 		if m := w.readRecord(); m.Open.Lanes != 2 || m.Step != epochs.StepNone {

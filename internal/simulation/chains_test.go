@@ -355,16 +355,16 @@ func (c *checker) checkOneWriter(r *request) {
 	for number, l := range c.lanes {
 		for _, o := range l.active {
 			if number != r.id.Lane && rules.Fold(o.key) == rules.Fold(r.key) {
-				c.addViolation("item", "seq %d of lane %d, key %s, and seq %d of lane %d, key %s, write one item at once",
-					o.id.Seq, o.id.Lane, o.key, r.id.Seq, r.id.Lane, r.key)
+				c.addViolation("item", "seq %d of lane %d, key %s, and seq %d of lane %d, key %s, write one item at "+
+					"once", o.id.Seq, o.id.Lane, o.key, r.id.Seq, r.id.Lane, r.key)
 			}
 		}
 	}
 }
 
-// checkItems checks each key, folded, that has a delivered message. The key must have exactly one item, unless an editor removed
-// the item after it was last published. The item must not be older than the key's newest delivered message. The item
-// can be newer, because a message can change the item and then fail. The caller holds mu.
+// checkItems checks each key, folded, that has a delivered message. The key must have exactly one item, unless an
+// editor removed the item after it was last published. The item must not be older than the key's newest delivered
+// message. The item can be newer, because a message can change the item and then fail. The caller holds mu.
 func (c *checker) checkItems() {
 	if !c.w.chains.isOn || c.first != nil {
 		return
@@ -399,8 +399,8 @@ func (c *checker) checkItems() {
 }
 
 // isBefore reports whether f is older than o. Both must be messages of the same item. If both have the contract "edit"
-// and the same key, isBefore compares their versions. Otherwise it compares their positions, or returns false if one of the messages has
-// onFailure: skip, because such a message has no place in the order.
+// and the same key, isBefore compares their versions. Otherwise it compares their positions, or returns false if one of
+// the messages has onFailure: skip, because such a message has no place in the order.
 func (f *filed) isBefore(o *filed) bool {
 	switch {
 	case f.edit && o.edit && f.key == o.key:

@@ -276,7 +276,8 @@ func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 		edit, _ := v["Supersede"].(bool)
 		body, _ := v["Body"].([]byte)
 		f := &filed{id: weir.ID{Epoch: c.store.Epoch, Lane: number, Seq: int64(len(l.log) + 1), Nonce: text("Nonce")},
-			key: text("Key"), item: c.store.Fold.Fold(text("Key")), contract: text("Contract"), skip: skip, edit: edit, number: -1, body: string(body), idem: text("Idem")}
+			key: text("Key"), item: c.store.Fold.Fold(text("Key")), contract: text("Contract"), skip: skip,
+			edit: edit, number: -1, body: string(body), idem: text("Idem")}
 		if blob := text("Blob"); blob != "" {
 			f.body = blob
 			c.counts.Blobs++

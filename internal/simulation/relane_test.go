@@ -19,10 +19,10 @@ import (
 	"weir/internal/weir"
 )
 
-// TestRelane changes the number of lanes and the folding of keys while instances crash and storage fails. Meanwhile the lanes have waiting,
-// dead and scheduled messages. TestRelane often kills the command that changes the number, and then runs the command
-// again or undoes the change. The environment variable RELANES is the number of seeds, by default 60. RELANES_FROM is
-// the first seed, by default 1.
+// TestRelane changes the number of lanes and the folding of keys while instances crash and storage fails. Meanwhile the
+// lanes have waiting, dead and scheduled messages. TestRelane often kills the command that changes the number, and then
+// runs the command again or undoes the change. The environment variable RELANES is the number of seeds, by default 60.
+// RELANES_FROM is the first seed, by default 1.
 func TestRelane(t *testing.T) {
 	seeds, from := readSeeds(t, "RELANES", 60), readNumber(t, "RELANES_FROM", 1)
 	crashes, commands, changes := 0, 0, 0
@@ -218,7 +218,8 @@ func (w *town) checkLetters() {
 		item := fmt.Sprint(l.id.Epoch, " ", rules[l.id.Epoch].Fold(e.key))
 		beforeItem := lastOfItem[item]
 		switch {
-		case l.due == 0 && beforeItem != nil && beforeItem.due == 0 && l != beforeItem && !filedBefore(beforeItem.id, l.id):
+		case l.due == 0 && beforeItem != nil && beforeItem.due == 0 && l != beforeItem &&
+			!filedBefore(beforeItem.id, l.id):
 			w.addProblem("letter %d came after letter %d, which has its folded key", l.number, beforeItem.number)
 		case l.body != e.body || l.key != e.key:
 			w.addProblem("letter %d came as %q", l.number, e.body)

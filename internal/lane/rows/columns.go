@@ -8,7 +8,7 @@ const (
 	Origin               Text         = "Origin" // its id in the epoch that accepted it; also in k_ and l_ rows
 	CopiedFrom           Text         = "From"   // only in a copy: <epoch>.<lane>.<seq> of the original message
 	Contract             Text         = "Contract"
-	Key                  Text         = "Key" // its ordering key; in b_ rows: the hash of a key; in r_ rows: see lane.HeldMessage
+	Key                  Text         = "Key" // its ordering key; in b_ rows: the hash of a key
 	Version              Text         = "Version"
 	Supersede            Bool         = "Supersede"
 	Skip                 Bool         = "Skip" // its contract has "onFailure: skip"
@@ -58,7 +58,7 @@ const (
 	CancelNonce          Text         = "CancelNonce"    // nonce of the call that cancelled it while it was scheduled
 	MoveNonce            Text         = "MoveNonce"      // nonce of the last call that changed its due time
 	ErasedAt             ErasableTime = "ErasedAt"       // time at which its content was erased; also in c_ and k_ rows
-	FoldedHashes         Text         = "Folded"         // hashes of its erased ordering key, folded; also in c_ and k_ rows
+	FoldedHashes         Text         = "Folded"         // hashes of its erased key, folded; also in c_ and k_ rows
 	IsBeingRemoved       Bool         = "Removing"       // retention has begun to remove its body
 	Shown                Text         = "Shown"          // JSON: the values of its body that lists show, by name
 	EditedShown          Text         = "EditedShown"    // JSON: the values of its edited body that lists show, by name
