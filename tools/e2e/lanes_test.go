@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/fold"
+	"weir/internal/lane/epochs"
 )
 
 // runLanesCommand runs weir lanes. It returns the standard output followed by the standard error, and the exit code.
@@ -18,20 +21,20 @@ func (s *system) runLanesCommand(args ...string) (string, int) {
 	return e.stdout + e.stderr, e.code
 }
 
-// changeLanes runs the command weir lanes to change the number of lanes. Then it writes the new number to weir.yaml,
-// and waits until Weir is healthy.
-func (s *system) changeLanes(from, to int) {
+// changeLanes runs the command weir lanes to change the lanes from one state to another. Then it writes the new lanes
+// to weir.yaml, and waits until Weir is healthy.
+func (s *system) changeLanes(from, to epochs.Epoch) {
 	s.t.Helper()
-	out, code := s.runLanesCommand(fmt.Sprint(to), "--json")
-	s.t.Logf("weir lanes %d:\n%s", to, out)
-	if code != 0 || !strings.Contains(out, fmt.Sprintf("The number of lanes is %d now", to)) ||
-		!strings.Contains(out, fmt.Sprintf(`{"lanes":%d,"epoch":`, to)) {
-		s.t.Fatalf("exit code %d, want 0, %q and %q", code, fmt.Sprintf("The number of lanes is %d now", to),
-			fmt.Sprintf(`{"lanes":%d,"epoch":`, to))
+	out, code := s.runLanesCommand(fmt.Sprint(to.Lanes), "--fold", to.Fold.Flag(), "--json")
+	s.t.Logf("weir lanes %s:\n%s", to, out)
+	said, asJSON := fmt.Sprintf("The number of lanes is %s now", to), fmt.Sprintf(`{"lanes":%d,"epoch":`, to.Lanes)
+	if code != 0 || !strings.Contains(out, said) || !strings.Contains(out, asJSON) {
+		s.t.Fatalf("exit code %d, want 0, %q and %q", code, said, asJSON)
 	}
 	path := filepath.Join(s.app, "weir.yaml")
-	writeFile(s.t, path, strings.Replace(readFile(s.t, path), fmt.Sprintf("lanes: %d ", from),
-		fmt.Sprintf("lanes: %d ", to), 1), 0o644)
+	settings := func(e epochs.Epoch) string { return fmt.Sprintf("fold: %s\nlanes: %d ", e.Fold, e.Lanes) }
+	text := strings.Replace(readFile(s.t, path), settings(from), fmt.Sprintf("lanes: %d ", from.Lanes), 1)
+	writeFile(s.t, path, strings.Replace(text, fmt.Sprintf("lanes: %d ", from.Lanes), settings(to), 1), 0o644)
 	s.awaitCondition("the handlers run with the new number", 2*time.Minute,
 		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
 }
@@ -50,8 +53,8 @@ func TestLanes_UpAndDown(t *testing.T) {
 	_, _, later := s.requestJSON("POST", messages, articleXML("/later", 1), "Weir-Deliver-After", "48h")
 	_, _, never := s.requestJSON("POST", messages, articleXML("/never", 1), "Weir-Deliver-After", "24h")
 	var accepted []postedMessage
-	from := 2
-	for round, to := range []int{5, 1} {
+	from := epochs.Epoch{Lanes: 2}
+	for round, to := range []epochs.Epoch{{Lanes: 5, Fold: fold.All}, {Lanes: 1}} {
 		// Clients post during the change, and repeat each post that Weir answers with 503.
 		posted := make(chan []postedMessage, 1)
 		go func() { posted <- s.postBurstFrom(t.Context(), 8, 25, 1+25*round) }()
@@ -112,6 +115,9 @@ func TestLanes_WrongInput(t *testing.T) {
 		{"2 3", 2, "at most 1 arg"},
 		{"2 --undo", 2, "not both"},
 		{"2", 0, "The number of lanes is 2."},
+		{"--fold width", 2, `"width" is not one of case, accents, nfc, nor none`},
+		{"--fold case --undo", 2, "not both"},
+		{"--fold none", 0, "The number of lanes is 2."},
 		{"--undo", 0, "no change to undo"},
 		{"", 0, "Lanes: 2 (epoch 1)"},
 		{"--json", 0, `{"lanes":2,"epoch":1,"setting":2}`},

@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"weir/internal/lane/epochs"
 	"weir/tools/delay"
 )
 
@@ -53,7 +54,7 @@ func TestRabbitMQ_NumberOfLanesChanges(t *testing.T) {
 	s.awaitCondition("the consumer takes messages", time.Minute, func() bool {
 		return q.countReady() < len(paths)*versions-50
 	})
-	s.changeLanes(1, 3)
+	s.changeLanes(epochs.Epoch{Lanes: 1}, epochs.Epoch{Lanes: 3})
 	if left := q.countReady(); left == 0 {
 		t.Error("the queue is empty, want the number changed in the burst")
 	}
