@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,28 @@ func TestAudit_NamesThePersonWhoSignedIn(t *testing.T) {
 	s.checkAuthor("ada@example.org", "key ad44dc8e")
 	s.awaitCondition("the log names the person", time.Minute,
 		func() bool { return strings.Contains(s.output.String(), `"principal":"ada@example.org"`) })
+	s.checkProof()
+}
+
+// dataProof matches the proof of sign-in in a page.
+var dataProof = regexp.MustCompile(`data-proof="([^"]+)"`)
+
+// checkProof cancels a message as the operator's page does, with the proof of the person who opened the page. It checks
+// that the audit log names this person, although the path needs no sign-in.
+func (s *system) checkProof() {
+	s.t.Helper()
+	page, _ := s.requestStatus(200, "GET", "/api/dashboard", "", signedIn...)
+	proof := dataProof.FindStringSubmatch(page)
+	if proof == nil {
+		s.t.Fatalf("got the page %.900s, want one with a proof of sign-in", page)
+	}
+	id := s.postAccepted("/news/2", "Weir-Deliver-After", "PT1H")
+	s.requestStatus(200, "POST", "/api/messages/"+id+"/cancel", "", "Weir-Signed-In", proof[1], "x-functions-key",
+		"the-key")
+	answer, _ := s.requestStatus(200, "GET", "/api/audit?subject="+id, "")
+	if !strings.Contains(answer, `"principal":"ada@example.org"`) {
+		s.t.Errorf("got %s, want the person who opened the page", answer)
+	}
 }
 
 // Without sign-ins on the platform, any client can send the header with a person's name. So Weir ignores the header,
