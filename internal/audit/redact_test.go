@@ -63,6 +63,8 @@ func TestLog_Redact(t *testing.T) {
 		{"", `{"key":"/john","reason":"/jane"}`, `{"key":"/john","reason":"/jane"}`, false},
 		{"id2", `{"note":"/jane"}`, `{"note":"/jane"}`, false},
 		{"/jane", `{"cron":"/jane","note":"<&>"}`, `{"cron":"/jane","note":"<&>"}`, false},
+		{"", `{"key":"/Jane"}`, `{"key":"/Jane"}`, false}, // another spelling is another key, with folding, too
+		{"", `{"keys":["/jáne"]}`, `{"keys":["/jáne"]}`, false},
 		{"", `no JSON of /jane`, `no JSON of /jane`, false},
 	}
 	l, c, _ := newLog(t)

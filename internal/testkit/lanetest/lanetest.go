@@ -101,7 +101,7 @@ func (l *Lanes) Messages() (all []weir.Message) {
 // MessagesOf returns the messages of a key with their bodies, ordered by sequence number.
 func (l *Lanes) MessagesOf(key string) []weir.Message {
 	l.t.Helper()
-	return l.readLog(lane.Of(key, l.Store.Lanes), func(m *weir.Message) bool { return m.Key == key })
+	return l.readLog(l.Store.LaneOf(key), func(m *weir.Message) bool { return m.Key == key })
 }
 
 // BodiesOf returns the bodies of a key's messages, ordered by sequence number.
