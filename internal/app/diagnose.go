@@ -106,8 +106,8 @@ func (s *Settings) describePages() []Finding {
 	if len(names) == 0 {
 		return nil
 	}
-	return []Finding{{Name: "answers", Detail: strings.Join(names, ", ") + ": a 2xx answer that is a page of HTML is tried " +
-		"again" + cms.PageOfSuccess}}
+	return []Finding{{Name: "answers", Detail: strings.Join(names, ", ") + ": a 2xx answer that is a page of " +
+		"HTML is tried again" + cms.PageOfSuccess}}
 }
 
 // withoutVariables returns an error without the problems of lines of weir.yaml that name a variable which is not set:

@@ -60,14 +60,16 @@ func TestDiagnose_NoStorageIsOneLine(t *testing.T) {
 func TestDiagnoseOffline_NamesPagesOfSuccess(t *testing.T) {
 	t.Parallel()
 	env := newEnvironment(t, "delivery: { url: https://cms.example }\ncontracts:\n  - { name: a, root: a }\n"+
-		"  - { name: b, root: b, success: saved }\n  - { name: c, root: c, steps: [ { get: /c } ] }\n  - { name: d, root: d }\n")
+		"  - { name: b, root: b, success: saved }\n  - { name: c, root: c, steps: [ { get: /c } ] }\n  - { "+
+		"name: d, root: d }\n")
 	var got string
 	for _, f := range DiagnoseOffline(env) {
 		if f.Name == "answers" {
 			got = f.Detail
 		}
 	}
-	if !strings.HasPrefix(got, "a, d: ") || !strings.Contains(got, "write success: '<text of the page>' in the contract") {
+	if !strings.HasPrefix(got, "a, d: ") || !strings.Contains(got, "write success: '<text of the page>' in the "+
+		"contract") {
 		t.Errorf("got %q, want the contracts a and d, and the line", got)
 	}
 }
@@ -93,7 +95,8 @@ contracts:
 				warnings = f.Warnings
 			}
 		}
-		if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "a: find finds an item by the key, update writes to it") {
+		if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "a: find finds an item by the key, update "+
+			"writes to it") {
 			t.Errorf("got the warnings %q, want one about find and update", warnings)
 		}
 	}

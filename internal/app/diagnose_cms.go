@@ -49,8 +49,8 @@ func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error, file string) Fi
 }
 
 // namedSetting matches the name of a setting in the text of a problem.
-var namedSetting = regexp.MustCompile(`\b(?:delivery\.[a-z][A-Za-z]*(?:\.(?:basic|bearer|header|oauth2|jwt|azure|steps|` +
-	`send|for|cert|key|ca)\b)?|contracts\[\d+\]\.[a-z][A-Za-z]*|lookups\b)`)
+var namedSetting = regexp.MustCompile(`\b(?:delivery\.[a-z][A-Za-z]*(?:\.(?:basic|bearer|header|oauth2|jwt|azure|` +
+	`steps|send|for|cert|key|ca)\b)?|contracts\[\d+\]\.[a-z][A-Za-z]*|lookups\b)`)
 
 // todoFor returns the advice for a problem: to correct the setting that the problem names. If it names none, or
 // several, todoFor returns the general advice.

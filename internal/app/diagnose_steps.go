@@ -128,15 +128,15 @@ func (l *lookUp) explainAnswer(reason string) string {
 	case l.status == http.StatusUnauthorized:
 		return "the CMS does not accept the credential; see delivery.signIn and delivery.headers"
 	case l.status == http.StatusForbidden:
-		return "the CMS does not know the credential, or forbids the step; see delivery.signIn, and give the user the " +
-			"rights to read and write there"
+		return "the CMS does not know the credential, or forbids the step; see delivery.signIn, and give the " +
+			"user the rights to read and write there"
 	case l.status/100 == 3:
 		return "the CMS sends the request elsewhere, often to a page for signing in or from http to https; see " +
 			"delivery.url and delivery.signIn"
 	case l.isPage:
 		return "the address leads to a page for people, such as one for signing in or of an error; see " +
-			"delivery.url and the address of the step, or write success: body contains '<text of the page>' in the step " +
-			"if the CMS answers so"
+			"delivery.url and the address of the step, or write success: body contains '<text of the page>' in " +
+			"the step if the CMS answers so"
 	case l.status == http.StatusNotFound:
 		return "the CMS has nothing at the address; see delivery.url and the address of the step, or add " +
 			"404 to expect if it means that the item is not there"

@@ -54,7 +54,8 @@ func TestDiagnoseLookUps(t *testing.T) {
 			"wrong article: find: 401 Unauthorized: {}; the CMS does not accept the credential",
 			"wrong note", "", ""}},
 		"403": {answer(403, "application/json", `{"message":"secret-token may not"}`), []string{sample},
-			[]string{"wrong article: find: 403 Forbidden: … may not; the CMS does not know the credential, or forbids the step; see", "wrong note", "", ""}},
+			[]string{"wrong article: find: 403 Forbidden: … may not; the CMS does not know the credential, or " +
+				"forbids the step; see", "wrong note", "", ""}},
 		"404": {answer(404, "application/json", ""), []string{sample}, []string{
 			"wrong article: find: 404 Not Found; the CMS has nothing at the address", "", "", ""}},
 		"HTML": {answer(200, "text/html", "<html>"), []string{sample}, []string{

@@ -35,8 +35,8 @@ func (s *Settings) listWarnings() []string {
 	return warnings
 }
 
-// warnLookUps returns a warning for each look-up of a contract that may find another key's item. If names is not nil, it
-// has the contracts to look at.
+// warnLookUps returns a warning for each look-up of a contract that may find another key's item. If names is
+// not nil, it has the contracts to look at.
 func (a *App) warnLookUps(names []string) (warnings []string) {
 	sender, hasSteps := a.sender.(*steps.Sender)
 	if !hasSteps {

@@ -62,8 +62,8 @@ func Exchange(ctx, limited context.Context, client *http.Client,
 	}
 }
 
-// endSwitchedProtocol closes the connection of an answer 101, whose body is the connection itself. Weir asks for no other
-// protocol, and a read of that body would not end with the attempt.
+// endSwitchedProtocol closes the connection of an answer 101, whose body is the connection itself. Weir asks
+// for no other protocol, and a read of that body would not end with the attempt.
 func endSwitchedProtocol(resp *http.Response) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Body.Close()

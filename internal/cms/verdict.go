@@ -14,7 +14,8 @@ var (
 	// wrong server), 511 (a sign-in to the network), 529 (overload), and Cloudflare's and load balancers' own numbers.
 	outageStatuses = []int{401, 407, 421, 429, 502, 503, 504, 511, 521, 522, 523, 524, 525, 526, 527, 529, 530, 561,
 		598, 599}
-	// retryStatuses pass for the same message after a while. 499 and 460 are proxies' numbers for a caller that hung up.
+	// retryStatuses pass for the same message after a while. 499 and 460 are proxies' numbers for a caller
+	// that hung up.
 	retryStatuses = []int{408, 409, 412, 423, 424, 425, 449, 460, 499}
 	// contentStatuses are an HTTP server's words for a request whose content it cannot take.
 	contentStatuses = []int{400, 413, 414, 415, 422, 431}

@@ -199,8 +199,9 @@ func (k *Keeper) dropCredential(refused *kept) {
 }
 
 // renewRefused returns another credential than the refused one, if there is one: the one that has replaced it, or the
-// one of a new sign-in. It signs in once in refusedPause; requests that are refused meanwhile wait for that sign-in. The
-// refused credential stays valid, because the refusal may have another cause, and the new sign-in may fail.
+// one of a new sign-in. It signs in once in refusedPause; requests that are refused meanwhile wait for that
+// sign-in. The refused credential stays valid, because the refusal may have another cause, and the new
+// sign-in may fail.
 func (k *Keeper) renewRefused(ctx context.Context, refused *kept) (*kept, bool) {
 	if c, ok := k.replacementOf(refused); ok {
 		return c, true

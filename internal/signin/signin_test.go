@@ -163,7 +163,8 @@ func TestTransport_RenewsRarelyAfter403(t *testing.T) {
 			before := requests.Load()
 			got, err := sendThrough(t, rt, "x")
 			if got != status || err != nil || requests.Load()-before != wantRequests || source.n.Load() != wantSignIns {
-				t.Errorf("%s: got %d, %v after %d requests and %d sign-ins in all, want %d after %d and %d", name, got, err,
+				t.Errorf("%s: got %d, %v after %d requests and %d sign-ins in all, want %d after %d and "+
+					"%d", name, got, err,
 					requests.Load()-before, source.n.Load(), status, wantRequests, wantSignIns)
 			}
 		}

@@ -343,7 +343,8 @@ func (c *chainWire) newAnswer(r *http.Request, req *chainRequest, plan chainPlan
 		}
 	case plan.unknown && req.path == graphQLPath:
 		answer.status = http.StatusOK
-		body = strings.NewReader(`{"data":{"items":null},"errors":[{"message":"no","extensions":{"code":"KS_PRISMA_ERROR"}}]}`)
+		body = strings.NewReader(`{"data":{"items":null},"errors":[{"message":"no",` +
+			`"extensions":{"code":"KS_PRISMA_ERROR"}}]}`)
 	case plan.torn:
 		body = io.MultiReader(strings.NewReader(string(text[:len(text)/2])), iotest.ErrReader(io.ErrUnexpectedEOF))
 	}

@@ -86,12 +86,13 @@ func cannotBeTried(op storage.Op) bool {
 		strings.HasPrefix(reason, "the message's body is gone")
 }
 
-// checkJudged checks that a dead message has an answer of the CMS about it, that no further attempt can be made, or that
-// its attempts are used up.
+// checkJudged checks that a dead message has an answer of the CMS about it, that no further attempt can be
+// made, or that its attempts are used up.
 func (c *checker) checkJudged(f *filed, op storage.Op) {
 	count, _ := op.Values["AttemptCount"].(int64)
 	if !f.isRejected && !cannotBeTried(op) && int(count)-f.base < c.w.attempts {
-		c.addViolation("unjudged", "seq %d of lane %d is dead after %d of %d attempts, and the CMS has not rejected it: %s",
+		c.addViolation("unjudged", "seq %d of lane %d is dead after %d of %d attempts, and the CMS has not "+
+			"rejected it: %s",
 			f.id.Seq, f.id.Lane, int(count)-f.base, c.w.attempts, op.Values["LastError"])
 	}
 }
@@ -106,8 +107,8 @@ func (c *checker) checkNotHasty(f *filed, op storage.Op) {
 		tried = time.Since(f.failedAt)
 	}
 	if tried < c.w.retryFor-recordedWithin {
-		c.addViolation("hasty", "seq %d of lane %d is dead %s after its first failure, without a verdict, and was to be "+
-			"tried for %s: %s", f.id.Seq, f.id.Lane, tried, c.w.retryFor, reason)
+		c.addViolation("hasty", "seq %d of lane %d is dead %s after its first failure, without a verdict, and "+
+			"was to be tried for %s: %s", f.id.Seq, f.id.Lane, tried, c.w.retryFor, reason)
 	}
 }
 

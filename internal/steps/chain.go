@@ -151,7 +151,8 @@ func (c *compiler) readNames(sources []stepSource) []string {
 		switch name := names[i]; {
 		case !isSet && name == "": // readLookUp has refused the step
 		case !stepName.MatchString(name):
-			f.addMistake(at, "%q is not a name that expressions can use; write letters, digits and _, such as find", name)
+			f.addMistake(at, "%q is not a name that expressions can use; write letters, digits and _, such as "+
+				"find", name)
 		case slices.Contains(names[:i], name):
 			if source.usedAt != nil {
 				at = *source.usedAt

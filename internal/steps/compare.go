@@ -8,12 +8,12 @@ import (
 	"github.com/expr-lang/expr/parser"
 )
 
-// The search of a CMS finds what its database takes for equal: another case, other accents, a longer value that contains
-// the key. Then the item that a look-up finds is another key's item, and the chain writes to it. So a chain that looks
-// an item up by its key must compare a value of the answer with the key.
+// The search of a CMS finds what its database takes for equal: another case, other accents, a longer value
+// that contains the key. Then the item that a look-up finds is another key's item, and the chain writes to
+// it. So a chain that looks an item up by its key must compare a value of the answer with the key.
 
-// WarnLookUps returns a warning for each look-up of a contract that finds an item by the key, if a step that writes uses
-// the item, and no expression of the chain compares an answer with the key.
+// WarnLookUps returns a warning for each look-up of a contract that finds an item by the key, if a step that
+// writes uses the item, and no expression of the chain compares an answer with the key.
 func (s *Sender) WarnLookUps(contract string) []string {
 	ch := s.chains[contract]
 	if ch == nil {
@@ -36,9 +36,10 @@ func (s *Sender) WarnLookUps(contract string) []string {
 		usesItem := func(e *expression) bool { return slices.Contains(e.steps, st.name) }
 		for _, w := range ch.steps[i+1:] {
 			if !w.isSafe && slices.ContainsFunc(w.requested, usesItem) {
-				warnings = append(warnings, fmt.Sprintf("%s: %s finds an item by the key, %s writes to it, and nothing "+
-					"compares the item with the key: a CMS that ignores case or accents, or finds a part of a value, finds "+
-					"another key's item; see question 2 in docs/recipes.md", contract, st.name, w.name))
+				warnings = append(warnings, fmt.Sprintf("%s: %s finds an item by the key, %s writes to it, "+
+					"and nothing compares the item with the key: a CMS that ignores case or accents, or finds "+
+					"a part of a value, finds another key's item; see question 2 in docs/recipes.md",
+					contract, st.name, w.name))
 				break
 			}
 		}
@@ -95,8 +96,8 @@ func (k keyReader) hasKey(n ast.Node) bool {
 	return hasNode(n, func(n ast.Node) bool { return k.isKey(n) || k.isVariable(n) })
 }
 
-// isOfAnswer reports whether a node has a value of an answer: it reads an answer by the name of a step or of a part, the
-// item of a loop, or a variable.
+// isOfAnswer reports whether a node has a value of an answer: it reads an answer by the name of a step or of
+// a part, the item of a loop, or a variable.
 func (k keyReader) isOfAnswer(n ast.Node) bool {
 	return hasNode(n, func(n ast.Node) bool {
 		switch t := n.(type) {

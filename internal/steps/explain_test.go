@@ -26,8 +26,10 @@ func TestSender_ExplainsAFailedExpression(t *testing.T) {
 				answerWith(http.StatusOK, "application/json", c.answer)(w)
 			}))
 			result := sender.Send(t.Context(), newDelivery(`<article id="1"/>`))
-			if result.Outcome != weir.OutcomeUnavailable || !result.Refused || !strings.Contains(result.Reason, c.want) {
-				t.Errorf("got %s, %q; want unavailable, refused, and a reason with %q", result.Outcome, result.Reason, c.want)
+			if result.Outcome != weir.OutcomeUnavailable || !result.Refused ||
+				!strings.Contains(result.Reason, c.want) {
+				t.Errorf("got %s, %q; want unavailable, refused, and a reason with %q", result.Outcome,
+					result.Reason, c.want)
 			}
 		})
 	}

@@ -63,10 +63,12 @@ var faultCases = map[string]struct {
 		answerWith(200, "text/html", "<!DOCTYPE html><html><body>Sign in"), weir.OutcomeUnavailable,
 		weir.OutcomeRetry, false,
 	},
-	"Empty":      {answerWith(200, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-	"NoContent":  {answerWith(204, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-	"Null":       {answerWith(200, "application/json", "null"), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-	"OtherShape": {answerWith(200, "application/json", `{"items":7}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+	"Empty":     {answerWith(200, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+	"NoContent": {answerWith(204, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+	"Null":      {answerWith(200, "application/json", "null"), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+	"OtherShape": {
+		answerWith(200, "application/json", `{"items":7}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
+	},
 	"CutJSON": {
 		answerWith(200, "application/json", `{"data":[{"id":1}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
 	},
@@ -248,7 +250,8 @@ func TestSender_AgainHasAnEnd(t *testing.T) {
 					len(cms.items), c.want, c.sent)
 			}
 			if r.Outcome == weir.OutcomeRetry &&
-				!strings.Contains(r.Reason, "create: 400: the slug is taken (the steps were run 3 times, each with this end; the look-up") {
+				!strings.Contains(r.Reason, "create: 400: the slug is taken (the steps were run 3 times, each "+
+					"with this end; the look-up") {
 				t.Errorf("got the reason %q, want the refusal of the third run of the steps", r.Reason)
 			}
 			seen := map[string]bool{}
@@ -332,7 +335,8 @@ var ruleCases = map[string]struct {
 		"step1: 200: fault 400: Content, title, and excerpt are empty.", false,
 	},
 	"FaultRetries": {
-		"{ post: /xmlrpc, xml: '<methodCall/>' }", answerWith(200, "text/xml", newFault("500", "no")), weir.OutcomeRetry,
+		"{ post: /xmlrpc, xml: '<methodCall/>' }", answerWith(200, "text/xml", newFault("500", "no")),
+		weir.OutcomeRetry,
 		"step1: 200: fault 500: no", false,
 	},
 	"FaultOfSignIn": {

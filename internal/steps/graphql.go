@@ -58,8 +58,8 @@ var graphQLCodes = map[graphQLKind][]string{
 	unknownError: {"INTERNALSERVERERROR", "INTERNALERROR", "INTERNAL", "500"},
 }
 
-// graphQLParts has parts of the codes of some kinds, such as KS_ACCESS_DENIED and GRAPHQL_VALIDATION_FAILED. An error of
-// the validation of GraphQL itself is about the query and its variables.
+// graphQLParts has parts of the codes of some kinds, such as KS_ACCESS_DENIED and GRAPHQL_VALIDATION_FAILED.
+// An error of the validation of GraphQL itself is about the query and its variables.
 var graphQLParts = map[graphQLKind][]string{
 	noAccess: {"ACCESSDENIED", "PERMISSIONDENIED", "PERMISSIONERROR", "FILTERDENIED", "ORDERDENIED"},
 	badInput: {"VALIDATION"},

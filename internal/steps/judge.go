@@ -24,8 +24,8 @@ func (st *step) isExpected(status int) bool {
 // judgeAnswer decides about a step by its answer. The first of these cases that applies decides:
 //
 //   - An expected answer has a needed part that cannot be read.
-//   - A rule matches, or a rule cannot be evaluated although the answer is expected and readable, and reports no failure
-//     by the conventions of GraphQL or XML-RPC.
+//   - A rule matches, or a rule cannot be evaluated although the answer is expected and readable, and
+//     reports no failure by the conventions of GraphQL or XML-RPC.
 //   - The step does not expect the status.
 //   - The answer is a page of HTML that no expression reads.
 //   - By the conventions of GraphQL or XML-RPC, the answer reports a failure.
@@ -206,8 +206,8 @@ func actionOf(result weir.Result) action {
 
 // judgeStatus decides about a step whose answer has an unexpected status and matches no rule. The contract's setting
 // "answers" has precedence. If the CMS no longer has the item of the remembered id, the chain starts again without the
-// id. After a conflict (409) or a stale version (412), the chain starts again, to look the item up again. A page of HTML
-// shows none of this.
+// id. After a conflict (409) or a stale version (412), the chain starts again, to look the item up again. A
+// page of HTML shows none of this.
 func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 	_, isDefined := r.sender.answers[r.chain.contract][a.Status]
 	switch {
@@ -224,9 +224,9 @@ func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 	return verdict{result: base}
 }
 
-// judgeGraphQLStatus decides about an unexpected status in the answer to a GraphQL request. Servers answer 400 to errors
-// of all kinds, so the codes of the errors decide in place of a status that would reject the message. They also decide
-// if they show more than the status: the end of a session, or an outage.
+// judgeGraphQLStatus decides about an unexpected status in the answer to a GraphQL request. Servers answer
+// 400 to errors of all kinds, so the codes of the errors decide in place of a status that would reject the
+// message. They also decide if they show more than the status: the end of a session, or an outage.
 func (r *run) judgeGraphQLStatus(st *step, a *answer, base weir.Result) verdict {
 	list, words := graphQLErrors(a.JSON)
 	if len(list) == 0 {
@@ -265,8 +265,8 @@ func mustTreePath(path string) contract.TreePath {
 	return p
 }
 
-// judgeCall returns the action for an XML-RPC answer. CMSs often use HTTP statuses as fault codes, so a code from 400 to
-// 599 has the meaning of that status. The meaning of other codes is unknown.
+// judgeCall returns the action for an XML-RPC answer. CMSs often use HTTP statuses as fault codes, so a code
+// from 400 to 599 has the meaning of that status. The meaning of other codes is unknown.
 func judgeCall(a *answer, isLookUp bool) (action, string) {
 	if a.tree == nil || a.tree.Root() != "methodResponse" {
 		return unknownFailure(isLookUp), "the answer is not one of XML-RPC"

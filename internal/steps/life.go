@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxLife is the longest lifetime of a credential that Weir believes. A longer one is a mistake of units, as a rule,
-	// and Weir would use a credential that has ended.
+	// maxLife is the longest lifetime of a credential that Weir believes. A longer one is a mistake of units,
+	// as a rule, and Weir would use a credential that has ended.
 	maxLife = 30 * 24 * time.Hour
 	// firstUnixTime is the number from which on a number is a time since 1970, in seconds; from firstUnixMilli on it is
 	// one in milliseconds. As seconds, these numbers would be lifetimes of 31 and of 3,000 years.
@@ -79,8 +79,8 @@ func checkLife(life time.Duration) string {
 	case life <= 0:
 		return "it is over already"
 	case life > maxLife:
-		return fmt.Sprintf("it is %.0f days, and at most %.0f are believed; write seconds, a duration such as 15m, or the "+
-			"time of the end", life.Hours()/24, maxLife.Hours()/24)
+		return fmt.Sprintf("it is %.0f days, and at most %.0f are believed; write seconds, a duration such as "+
+			"15m, or the time of the end", life.Hours()/24, maxLife.Hours()/24)
 	}
 	return ""
 }

@@ -94,8 +94,10 @@ contracts:
 			"[7:7] lookups.find[0]: a step of a look-up with several steps needs a name"},
 		"Nested": {contracts + "lookups:\n  find: { use: other }\n  other: { get: /a }\n",
 			"[6:11] lookups.find.use: a look-up cannot use another one"},
-		"Beside": {strings.Replace(contracts, "use: find", "use: find, when: key != ''", 1) + "lookups: { find: { get: /a } }\n",
-			"[3:71] contracts[0].steps[0].when: when cannot stand beside use; write it under lookups, in the step find"},
+		"Beside": {strings.Replace(contracts, "use: find", "use: find, when: key != ''", 1) + "lookups: { find: " +
+			"{ get: /a } }\n",
+			"[3:71] contracts[0].steps[0].when: when cannot stand beside use; write it under lookups, in the " +
+				"step find"},
 		"Twice": {strings.Replace(contracts, "{ use: find }", "{ use: find }, { use: find }", 1) +
 			"lookups: { find: { get: /a } }\n",
 			"[3:80] contracts[0].steps[1].use: find is the name of an earlier step, too"},

@@ -378,8 +378,8 @@ func (r *run) ownEnv(a *answer) map[string]any {
 	return env
 }
 
-// failExchange returns the verdict for a request without an answer. The request of a look-up changes nothing in the CMS,
-// and the lack of its answer does not count as an attempt to write the message.
+// failExchange returns the verdict for a request without an answer. The request of a look-up changes nothing
+// in the CMS, and the lack of its answer does not count as an attempt to write the message.
 func (r *run) failExchange(st *step, failure weir.Result) verdict {
 	if st.isSafe {
 		failure.Unanswered = false
@@ -395,8 +395,8 @@ func (r *run) failExchange(st *step, failure weir.Result) verdict {
 
 // failValue returns the verdict for an expression that failed before a request was sent. If the expression reads only
 // the message, the outcome is rejected. If the expression reads an answer of the CMS or the remembered id, the outcome
-// is retry, because the next attempt can read another value. If it reads answers of look-ups only, the attempt counts as
-// a refusal, like an answer of a look-up that cannot be read.
+// is retry, because the next attempt can read another value. If it reads answers of look-ups only, the
+// attempt counts as a refusal, like an answer of a look-up that cannot be read.
 func (r *run) failValue(st *step, err error, isCondition bool) verdict {
 	if r.limited.Err() != nil { // the expression may have ended for want of time
 		return r.stopAttempt(st)

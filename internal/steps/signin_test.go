@@ -129,9 +129,10 @@ func TestNewSignIn_Mistakes(t *testing.T) {
 		"steps: [ { post: /a, body: message } ]\ncookies: true\n": "signing in has no message",
 		"steps: [ { get: \"/a?k={{ key }}\" } ]\ncookies: true\n": "key is of a message, and signing in",
 		"steps: [ { get: /a } ]\ncookies: true\nfor: soon\n":      "[3:6] delivery.signIn.for: \"soon\" is neither",
-		"steps: [ { get: /a } ]\ncookies: true\nfor: 8760h\n": "[3:6] delivery.signIn.for: \"8760h\": it is 365 days, " +
-			"and at most 30 are believed",
-		"steps: [ { get: /a } ]\ncookies: true\nfor: -1m\n":                   "[3:6] delivery.signIn.for: \"-1m\": it is over already",
+		"steps: [ { get: /a } ]\ncookies: true\nfor: 8760h\n": "[3:6] delivery.signIn.for: \"8760h\": it is 365 " +
+			"days, and at most 30 are believed",
+		"steps: [ { get: /a } ]\ncookies: true\nfor: -1m\n": "[3:6] delivery.signIn.for: " +
+			"\"-1m\": it is over already",
 		"steps: [ { get: /a } ]\nsend: { \"A B\": x }\n":                      "is not the name of a header",
 		"steps: [ { get: \"https://{{ 'a' }}.example/\" } ]\ncookies: true\n": "the host of an address cannot come",
 	} {
@@ -266,16 +267,17 @@ func TestSignIn_Lifetime(t *testing.T) {
 		"Milliseconds": {fmt.Sprint(at.UnixMilli()), 2 * time.Hour, ""},
 		"RFC3339":      {`"` + at.Format(time.RFC3339) + `"`, 2 * time.Hour, ""},
 		"MonthOfDays":  {"2592000", 720 * time.Hour, ""},
-		"TooLong":      {"3600000", 10 * time.Minute, "delivery.signIn.for: it is 42 days, and at most 30 are believed"},
-		"FarAhead":     {fmt.Sprint(at.AddDate(5, 0, 0).Unix()), 10 * time.Minute, "at most 30 are believed"},
-		"Over":         {fmt.Sprint(at.Add(-3 * time.Hour).Unix()), 10 * time.Minute, "it is over already"},
-		"Zero":         {"0", 10 * time.Minute, "it is over already"},
-		"Negative":     {"-5", 10 * time.Minute, "it is over already"},
-		"Huge":         {"1e300", 10 * time.Minute, "at most 30 are believed"},
-		"Nothing":      {"null", 10 * time.Minute, "its value is nil, and no number"},
-		"Word":         {`"soon"`, 10 * time.Minute, "its value is a text, and no number"},
-		"Object":       {"{}", 10 * time.Minute, "its value is an object, and no number"},
-		"NaN":          {`"NaN"`, 10 * time.Minute, "no number of seconds"},
+		"TooLong": {"3600000", 10 * time.Minute, "delivery.signIn.for: it is 42 days, and at most 30 are " +
+			"believed"},
+		"FarAhead": {fmt.Sprint(at.AddDate(5, 0, 0).Unix()), 10 * time.Minute, "at most 30 are believed"},
+		"Over":     {fmt.Sprint(at.Add(-3 * time.Hour).Unix()), 10 * time.Minute, "it is over already"},
+		"Zero":     {"0", 10 * time.Minute, "it is over already"},
+		"Negative": {"-5", 10 * time.Minute, "it is over already"},
+		"Huge":     {"1e300", 10 * time.Minute, "at most 30 are believed"},
+		"Nothing":  {"null", 10 * time.Minute, "its value is nil, and no number"},
+		"Word":     {`"soon"`, 10 * time.Minute, "its value is a text, and no number"},
+		"Object":   {"{}", 10 * time.Minute, "its value is an object, and no number"},
+		"NaN":      {`"NaN"`, 10 * time.Minute, "no number of seconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -284,7 +286,8 @@ func TestSignIn_Lifetime(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			s, err := newSignIn(t, "steps: [ { name: login, get: /login } ]\n"+
-				"send: { Authorization: \"Bearer {{ login.json.token }}\" }\nfor: \"{{ login.json.exp }}\"\n", server.URL)
+				"send: { Authorization: \"Bearer {{ login.json.token }}\" }\nfor: \"{{ login.json.exp "+
+				"}}\"\n", server.URL)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -294,8 +297,8 @@ func TestSignIn_Lifetime(t *testing.T) {
 			}
 			off := time.Until(got.ExpiresAt) - c.want
 			if off.Abs() > 5*time.Second || c.doubt == "" && got.Doubt != "" || !strings.Contains(got.Doubt, c.doubt) {
-				t.Errorf("got a life of %s and the doubt %q, want %s and %q", time.Until(got.ExpiresAt), got.Doubt, c.want,
-					c.doubt)
+				t.Errorf("got a life of %s and the doubt %q, want %s and %q", time.Until(got.ExpiresAt), got.Doubt,
+					c.want, c.doubt)
 			}
 		})
 	}
@@ -327,8 +330,8 @@ func TestSender_GraphQLRenewsAfterForbidden(t *testing.T) {
 			for range 2 {
 				got := s.Send(t.Context(), newDelivery("<a/>"))
 				if got.Outcome != c.want || got.Refused != c.refused || source.count != c.signIns {
-					t.Errorf("got %+v after %d sign-ins, want %s, refused %v, after %d", got, source.count, c.want, c.refused,
-						c.signIns)
+					t.Errorf("got %+v after %d sign-ins, want %s, refused %v, after %d", got, source.count, c.want,
+						c.refused, c.signIns)
 				}
 			}
 		})

@@ -251,7 +251,8 @@ var otherAnswers = map[string]otherAnswer{
 			newAnswer(200, "text/html", bodies[0].body), newAnswer(201, "text/plain", "OK")},
 	},
 	"an expected 404 or 5xx is a page that no expression reads": {
-		reading: []string{"get: /a, expect: [200, 404]", "get: /a, expect: [200, 404], success: status == 404 or json.a == 1"},
+		reading: []string{"get: /a, expect: [200, 404]", "get: /a, expect: [200, 404], success: status == 404 " +
+			"or json.a == 1"},
 		writing: []string{"delete: /a, expect: [200, 404]", "put: /a, expect: [404], success: status == 404"},
 		answers: []answerOf{newAnswer(404, "text/html", bodies[0].body)},
 	},

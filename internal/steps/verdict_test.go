@@ -27,7 +27,8 @@ func TestSender_RejectionIsAVerdict(t *testing.T) {
 			"{ patch: /a, json: {}, on: [ { when: status == 403, do: reject } ] }", answerWith(403, "", `{}`), 403,
 		},
 		"GraphQL": {
-			"{ graphql: 'mutation { a }' }", answerWith(200, "", `{"data":null,"errors":[{"message":"no","extensions":{"code":"BAD_USER_INPUT"}}]}`), 200,
+			"{ graphql: 'mutation { a }' }", answerWith(200, "", `{"data":null,"errors":[{"message":"no",`+
+				`"extensions":{"code":"BAD_USER_INPUT"}}]}`), 200,
 		},
 		"Fault": {
 			"{ post: /x, xml: '<methodCall/>' }", answerWith(200, "text/xml", newFault("400", "no")), 200,
@@ -118,9 +119,11 @@ func TestSender_SuccessOfAnUnreadableAnswer(t *testing.T) {
 			want       weir.Outcome
 			reason     string
 		}{
-			{"get: /a", page, weir.OutcomeUnavailable, "step1: 404, but the answer is a page of HTML, which no expression"},
+			{"get: /a", page, weir.OutcomeUnavailable, "step1: 404, but the answer is a page of HTML, which no " +
+				"expression"},
 			{"get: /a", "", weir.OutcomeUnavailable, "step1: 404, but the answer is empty and should be JSON"},
-			{"delete: /a", page, weir.OutcomeUnavailable, "step1: 404, but the answer is a page of HTML, which no expression"},
+			{"delete: /a", page, weir.OutcomeUnavailable, "step1: 404, but the answer is a page of HTML, which " +
+				"no expression"},
 			{"get: /a", `{"code":"no_route"}`, weir.OutcomeUnavailable, ""},
 			{"delete: /a", `{"code":"no_route"}`, weir.OutcomeRetry, ""},
 			{"get: /a", `{"code":"not_found"}`, weir.OutcomeDelivered, ""},
