@@ -61,7 +61,7 @@ type laneReports struct {
 func newLaneWorker(d *Drainer, number int) *laneWorker {
 	breaker := newBreaker(d.Backoff, d.Settle, d.Patience)
 	breaker.planPause = func(now time.Time, delay time.Duration) time.Duration {
-		return d.outlook.planPause(number, now, delay)
+		return d.outlook.planPause(number, breaker.pauseCause, now, delay)
 	}
 	return &laneWorker{drainer: d, number: number, appends: &recentAppends{}, breaker: breaker,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), claims: newClaimTracker(),

@@ -31,41 +31,55 @@ const (
 	readsRecoveryMin, readsRecoveryMax = 5 * time.Second, time.Minute
 )
 
-// outlook is what the lanes of a process know together about the CMS. It is safe for concurrent
-// use.
+// outlook is what the lanes of a process know together about the CMS. It is safe for concurrent use.
 type outlook struct {
 	backoff Backoff
 
-	mu           sync.Mutex
-	troubleSince time.Time         // when a lane first paused since the last recovery; zero = none did
-	plannedAt    time.Time         // when a lane last began a pause
-	probes       map[int]time.Time // by lane: the end of its pause
-	last         lane.Recovery     // the last known recovery
-	readAt       time.Time         // when the stored recovery was last read
+	mu       sync.Mutex
+	troubles map[string]*trouble // by the cause of the pauses
+	last     lane.Recovery       // the last known recovery
+	readAt   time.Time           // when the stored recovery was last read
 }
 
-func newOutlook(b Backoff) *outlook { return &outlook{backoff: b, probes: map[int]time.Time{}} }
+// trouble has the pauses of one cause since the last recovery that ends such pauses.
+type trouble struct {
+	since     time.Time         // when a lane first paused
+	plannedAt time.Time         // when a lane last began a pause
+	probes    map[int]time.Time // by lane: the end of its pause
+}
 
-// planPause is called when a lane begins a pause that the CMS did not ask for. It returns the
-// length of the pause: the given delay, or a shorter one if the lane has to be the scout.
-func (o *outlook) planPause(number int, now time.Time, delay time.Duration) time.Duration {
+func newOutlook(b Backoff) *outlook {
+	return &outlook{backoff: b, troubles: map[string]*trouble{}}
+}
+
+// troubleOf returns the trouble of a cause, which begins now if there is none. The caller holds mu.
+func (o *outlook) troubleOf(cause string, now time.Time) *trouble {
+	t := o.troubles[cause]
+	if t == nil || now.Sub(t.plannedAt) > patienceResetAfter {
+		t = &trouble{since: now, plannedAt: now, probes: map[int]time.Time{}}
+		o.troubles[cause] = t
+	}
+	return t
+}
+
+// planPause is called when a lane begins a pause that the CMS did not ask for. It returns the length of
+// the pause: the given delay, or a shorter one if the lane has to be the scout.
+func (o *outlook) planPause(number int, cause string, now time.Time, delay time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.troubleSince.IsZero() || now.Sub(o.plannedAt) > patienceResetAfter {
-		o.troubleSince = now
-	}
-	o.plannedAt = now
-	longest := max(o.backoff.longestDelay(1), now.Sub(o.troubleSince)/scoutShare)
-	if delay > longest && !o.hasProbe(number, now, now.Add(longest)) {
+	t := o.troubleOf(cause, now)
+	t.plannedAt = now
+	longest := max(o.backoff.longestDelay(1), now.Sub(t.since)/scoutShare)
+	if delay > longest && !t.hasProbe(number, now, now.Add(longest)) {
 		delay = longest
 	}
-	o.probes[number] = now.Add(delay)
+	t.probes[number] = now.Add(delay)
 	return delay
 }
 
 // hasProbe reports whether the pause of another lane ends between two times.
-func (o *outlook) hasProbe(except int, after, by time.Time) bool {
-	for number, at := range o.probes {
+func (t *trouble) hasProbe(except int, after, by time.Time) bool {
+	for number, at := range t.probes {
 		if number != except && at.After(after) && !at.After(by) {
 			return true
 		}
@@ -80,8 +94,9 @@ func (o *outlook) noteRecovery(r lane.Recovery) bool {
 	if !r.At.After(o.last.At) {
 		return false
 	}
-	o.last, o.troubleSince = r, time.Time{}
-	clear(o.probes)
+	o.last = r
+	delete(o.troubles, lane.CauseAway)
+	delete(o.troubles, lane.CauseRefused(r.Contract))
 	return true
 }
 
@@ -97,10 +112,11 @@ func (o *outlook) isPauseOver(t lane.Tail) bool {
 func (o *outlook) takeReadTurn(now time.Time) (isDue bool, next time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.troubleSince.IsZero() {
-		o.troubleSince, o.plannedAt = now, now
+	lasts := time.Duration(0)
+	for _, t := range o.troubles {
+		lasts = max(lasts, now.Sub(t.since))
 	}
-	next = min(max(now.Sub(o.troubleSince)/scoutShare, readsRecoveryMin), readsRecoveryMax)
+	next = min(max(lasts/scoutShare, readsRecoveryMin), readsRecoveryMax)
 	if since := now.Sub(o.readAt); since < next && since >= 0 {
 		return false, next - since
 	}
