@@ -131,6 +131,9 @@ func describeLane(l *overview.Lane) wire.Lane {
 	for _, m := range l.Missing {
 		out.MissingContracts = append(out.MissingContracts, wire.MissingContract(m))
 	}
+	for _, b := range l.Brakes {
+		out.Brakes = append(out.Brakes, wire.Brake(b))
+	}
 	if !l.OldestAt.IsZero() {
 		out.OldestSeconds = toSeconds(max(l.At.Sub(l.OldestAt), 0))
 	}

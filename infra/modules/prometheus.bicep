@@ -46,6 +46,13 @@ var rules = [
     expression: 'max by (lane, contract) (weir_lane_missing_contract_messages) > 0'
   }
   {
+    name: 'WeirContractRejected'
+    severity: 1
+    for: 'PT1M'
+    runbook: 'the-cms-rejects-a-contract'
+    expression: 'sum by (contract) (max by (lane, contract) (weir_lane_braked_messages)) > 0'
+  }
+  {
     name: 'WeirKeysRefused'
     severity: 2
     for: 'PT15M'

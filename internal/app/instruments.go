@@ -72,7 +72,11 @@ func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Ti
 	for _, m := range c.MissingContracts() {
 		missing[m.Contract] = m.Messages
 	}
-	i.metrics.Saw(number, telemetry.LaneView{Waiting: c.WaitingCount(), Oldest: oldest, Missing: missing,
+	braked := map[string]int64{}
+	for _, b := range c.Tail.Brakes {
+		braked[b.Contract] += b.Messages
+	}
+	i.metrics.Saw(number, telemetry.LaneView{Waiting: c.WaitingCount(), Oldest: oldest, Missing: missing, Braked: braked,
 		Paused:      map[string]bool{"operator": byOperator, "calendar": closed, "cms": isPausedByCMS(c.Tail, refused, now)},
 		RefusedKeys: refused.Count})
 }

@@ -85,7 +85,8 @@ func (a *App) drainConfig(store *lane.Store, tickets drain.Tickets) drain.Config
 		Store: store, Leases: a.account.Leases(), Sender: a.newSender(), Tickets: tickets,
 		Lease: time.Duration(s.Lease), Settle: s.settleTime(), Attempts: s.Delivery.Attempts,
 		Backoff: s.backoffConfig(), Patience: time.Duration(s.Delivery.Patience), RetryFor: s.retryFor(),
-		Rate: s.Delivery.Rate.interval(), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: a.log,
+		Brake: s.Delivery.Brake,
+		Rate:  s.Delivery.Rate.interval(), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: a.log,
 		Observer: a.instruments.drainObserver(), Name: a.processName(), Calendar: a.calendar,
 		Remembers: a.remembersIDs(),
 	}

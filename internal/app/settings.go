@@ -83,6 +83,8 @@ type deliverySettings struct {
 	// RetryFor is the least time between the first and the last of the attempts that make a message dead without a
 	// verdict of the CMS.
 	RetryFor duration `yaml:"retryFor"`
+	// Brake is the number of keys whose messages die of the same rejection until further ones wait.
+	Brake int `yaml:"brake"`
 
 	Rate          rate `yaml:"rate"`          // largest rate of this instance's attempts, over all lanes
 	MaxConcurrent int  `yaml:"maxConcurrent"` // largest number of this instance's attempts at a time; 0 = one per lane
@@ -132,7 +134,7 @@ func defaultSettings() Settings {
 		Lanes: 1, Lease: duration(30 * time.Second), TicketDelay: delayRange{0, duration(10 * time.Second)},
 		MaxBody: 1 << 20, Retention: 7 * day, DeadRetention: 90 * day, AuditRetention: 365 * day,
 		Delivery: deliverySettings{Method: "POST", Instances: anyInstance, Timeout: duration(30 * time.Second),
-			Attempts: 5, Patience: day, RetryFor: duration(15 * time.Minute),
+			Attempts: 5, Patience: day, RetryFor: duration(15 * time.Minute), Brake: 5,
 			Backoff: backoffSettings{delayRange: delayRange{duration(time.Second), duration(5 * time.Minute)}}},
 		Schedules: scheduleSettings{Max: 500, Rate: rate{Count: 10, Per: time.Second}},
 		Poll: pollSettings{Period: duration(time.Minute), Idle: duration(5 * time.Second),
@@ -246,6 +248,7 @@ func (d *deliverySettings) checkValues(must func(ok bool, format string, args ..
 	must(d.Settle >= 0 && d.Settle <= duration(time.Hour), "delivery.settle is %s and must be 0s to 1h", d.Settle)
 	must(d.Patience >= duration(time.Minute) && d.Patience <= duration(90*24*time.Hour),
 		"delivery.patience is %s and must be 1m to 90d", d.Patience)
+	must(d.Brake >= 0 && d.Brake <= 1000, "delivery.brake is %d and must be 0 (off) to 1000", d.Brake)
 	must(d.MaxConcurrent >= 0 && d.MaxConcurrent <= 1024,
 		"delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
 	must(d.Instances == anyInstance || d.Instances == processInstance,

@@ -263,6 +263,8 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"TicketDelay":   {minimal + "ticketDelay: { min: 5s, max: 1s }\n", "ticketDelay"},
 		"DeadRetention": {minimal + "retention: 10d\ndeadRetention: 9d\n", "deadRetention"},
 		"Patience":      {strings.Replace(minimal, "delivery: {", "delivery: { patience: 1s,", 1), "patience"},
+		"Brake": {strings.Replace(minimal, "delivery: {", "delivery: { brake: -1,", 1),
+			"[2:20] delivery.brake is -1 and must be 0 (off) to 1000"},
 		"RetryFor": {strings.Replace(minimal, "delivery: {", "delivery: { retryFor: 91d,", 1),
 			"[2:23] delivery.retryFor is 2184h0m0s and must be 0s to 90d"},
 		"Attempts": {strings.Replace(minimal, "delivery: {", "delivery: { attempts: 0,", 1),

@@ -162,6 +162,21 @@ func TestDashboard_NamesMissingContracts(t *testing.T) {
 	}
 }
 
+func TestDashboard_NamesBrakes(t *testing.T) {
+	t.Parallel()
+	f := dashboardtest.NewBusy()
+	for n := range 2 {
+		f.Data.Report.Lanes[n].Brakes = []wire.Brake{{Contract: "news <b>", Fingerprint: "f1", CMSStatus: 422,
+			Reason: "<n> must have a teaser", Messages: int64(n + 2), Keys: 1, Since: dashboardtest.Noon}}
+	}
+	body := get(f.Dashboard(), "").Body.String()
+	for _, want := range []string{"news &lt;b&gt;", "422 ", "must have a teaser", "5 messages wait"} {
+		if !strings.Contains(body, want) || strings.Count(body, "rejects the messages of the contract") != 1 {
+			t.Errorf("got the page\n%s\nwant %q in it, in one banner", body, want)
+		}
+	}
+}
+
 // A message that waited because the CMS was away must say so. The attempts that failed meanwhile do not count, and have
 // no entry in its story.
 func TestDashboard_MessageShowsThePauseOfItsLane(t *testing.T) {

@@ -59,6 +59,7 @@ type overviewView struct {
 	ByPeople  []wire.Lane            // the lanes of Paused that an operator paused
 	KeyPauses int                    // number of paused keys
 	Missing   []wire.MissingContract // contracts that the settings lack, over all lanes
+	Brakes    []wire.Brake           // rejections for which messages wait, over all lanes
 	Charts    []chart
 	CMS       health
 	Intake    intake
@@ -136,6 +137,9 @@ func (v *overviewView) addTotals() {
 		for _, m := range l.MissingContracts {
 			v.addMissing(m)
 		}
+		for _, b := range l.Brakes {
+			v.addBrake(b)
+		}
 		for _, pause := range l.Pauses {
 			if pause.Key != "" {
 				v.KeyPauses++
@@ -157,6 +161,21 @@ func (v *overviewView) addMissing(m wire.MissingContract) {
 		}
 	}
 	v.Missing = append(v.Missing, m)
+}
+
+// addBrake adds a brake of a lane to the same brake of other lanes.
+func (v *overviewView) addBrake(b wire.Brake) {
+	for i := range v.Brakes {
+		if sum := &v.Brakes[i]; sum.Fingerprint == b.Fingerprint {
+			sum.Messages += b.Messages
+			sum.Keys += b.Keys
+			if b.Since.Before(sum.Since) {
+				sum.Since = b.Since
+			}
+			return
+		}
+	}
+	v.Brakes = append(v.Brakes, b)
 }
 
 // addSince counts the messages that became delivered, dead or superseded after RateUntil. It needs steps of one minute,

@@ -29,7 +29,7 @@ type Tickets interface {
 	EnqueueNow(ctx context.Context, lane int) error
 }
 
-// Config configures a Drainer. All fields are required, except Patience, RetryFor, Rate, AtOnce, Rand,
+// Config configures a Drainer. All fields are required, except Patience, RetryFor, Brake, Rate, AtOnce, Rand,
 // NotAfter, Observer, Name, Calendar, Hosted and Remembers.
 type Config struct {
 	Store    *lane.Store
@@ -54,6 +54,9 @@ type Config struct {
 	// RetryFor returns the least time between the first and the last of the attempts that make a contract's message
 	// dead without a verdict; nil = no contract has such a time. See least_time.go.
 	RetryFor func(contract string) time.Duration
+	// Brake is the number of keys whose messages die of the same rejection, with no delivery of their
+	// contract between, until further such messages wait; 0 = all die. See brake.go.
+	Brake int
 	// Remembers reports whether the attempts of a contract's messages use remembered ids; nil = no contract does.
 	Remembers func(contract string) bool
 }
@@ -83,6 +86,7 @@ type Report struct {
 	// because a holder lingers at an empty lane.
 	HolderFence int64
 	isLeft      bool // State is Busy only because this process takes no lane; the lane may be free
+	hasBrakes   bool // messages of the lane wait for a brake; see brake.go
 	isForCMS    bool // Paused for the CMS, and a recovery can end the pause; see outlook.go
 }
 
@@ -91,6 +95,7 @@ type Report struct {
 type Drainer struct {
 	Config
 	outlook     *outlook
+	brakes      *brakes
 	spacer      spacer
 	leadTime    leadTime
 	completions completions
@@ -132,6 +137,7 @@ func New(cfg Config) *Drainer {
 		invocationTracker: invocationTracker{me: cryptorand.Text()}, workers: map[int]*laneWorker{},
 		prefetchRoom: newPrefetchRoom()}
 	d.spacer.interval, d.outlook = cfg.Rate, newOutlook(cfg.Backoff)
+	d.brakes = newBrakes(cfg.Brake, cfg.Patience, cfg.Backoff)
 	if cfg.AtOnce > 0 {
 		d.slots = make(chan struct{}, cfg.AtOnce)
 	}

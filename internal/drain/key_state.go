@@ -78,7 +78,7 @@ func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState
 			joined.rest = append(slices.Clip(joined.rest), kept)
 		}
 	}
-	if joined.MissingContract != "" { // e may have to be sent before the message whose contract is missing
+	if joined.MissingContract != "" || joined.BrakedContract != "" { // e may have to be sent before that message
 		joined.NextAt = limitTime(joined.NextAt, e.Message.DueAt)
 	}
 	joined.isMixed = true
@@ -106,13 +106,16 @@ func newKeyStates(now func() time.Time, b Backoff) *keyStates {
 	return &keyStates{now: now, backoff: b, byID: map[string]*keyState{}}
 }
 
-// loadBlocks takes over the stored blocks. It calls adoptMissing for the blocks that wait for a missing contract. If
+// loadBlocks takes over the stored blocks. It calls adoptMissing for the blocks that wait for a missing contract, and
+// adoptBraked for those that wait for a brake. If
 // the NextAt of another block is too far ahead, a holder with a wrong clock has written the time, and loadBlocks
 // replaces the time by the present time.
-func (ks *keyStates) loadBlocks(stored []lane.KeyBlock, adoptMissing func(*lane.KeyBlock)) {
+func (ks *keyStates) loadBlocks(stored []lane.KeyBlock, adoptMissing, adoptBraked func(*lane.KeyBlock)) {
 	for _, b := range stored {
 		if b.MissingContract != "" {
 			adoptMissing(&b)
+		} else if b.BrakedContract != "" {
+			adoptBraked(&b)
 		} else if ks.backoff.isFarAhead(b.NextAt, ks.now()) {
 			b.NextAt = ks.now()
 		}

@@ -246,6 +246,9 @@ func (t *laneWorker) lookOnce() Report {
 	if t.drainer.outlook.isPauseOver(control.Tail) {
 		control.Tail.PausedUntil = time.Time{}
 	}
+	if t.drainer.brakes.hasOpened(control.Tail.Brakes) {
+		control.Tail.NextDueAt = now // the refused messages are sent again
+	}
 	holderFence := control.Tail.HolderFence()
 	at, work := control.NextWorkAt(now)
 	if work && !control.HasRequests() {
@@ -259,7 +262,7 @@ func (t *laneWorker) lookOnce() Report {
 	case at.After(now):
 		reason := t.drainer.explainPause(control, now)
 		return Report{State: Waiting, Until: at, Paused: reason != "", Reason: reason, HolderFence: holderFence,
-			isForCMS: control.Tail.PauseCause != "" && control.Tail.PausedUntil.After(now)}
+			hasBrakes: len(control.Tail.Brakes) > 0, isForCMS: control.Tail.PauseCause != "" && control.Tail.PausedUntil.After(now)}
 	}
 	if t.hasHolderCommitted(control.Tail) {
 		return Report{State: Busy, HolderFence: holderFence}

@@ -19,6 +19,7 @@ type outcomeRecorder struct {
 	laneScope
 	attempts   int // see Config.Attempts
 	leastTime  leastTime
+	braked     *brakedMessages
 	backoff    Backoff
 	journal    *journal
 	readAhead  *readAhead
@@ -87,6 +88,10 @@ func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome 
 		delay := o.backoff.retryDelay(c.entry.AttemptsSinceReplay(), result.RetryAfter)
 		err = o.scheduleRetry(c, ch, o.now().Add(delay))
 	case weir.OutcomeUnavailable:
+		if c.isBraked {
+			err = o.holdBraked(c, ch, result)
+			break
+		}
 		if result.Unsent {
 			err = o.holdUnread(c, ch, result)
 			break

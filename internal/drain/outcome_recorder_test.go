@@ -12,6 +12,8 @@ import (
 // newRecorder returns an outcomeRecorder that allows three attempts, with retries after a minute.
 func (p *sessionParts) newRecorder() *outcomeRecorder {
 	return &outcomeRecorder{laneScope: p.laneScope, attempts: 3,
+		braked: &brakedMessages{laneScope: p.laneScope, brakes: newBrakes(0, 0, Backoff{}), keys: p.keys,
+			journal: p.journal},
 		leastTime: leastTime{func(*lane.Entry) time.Duration { return 0 }},
 		backoff:   Backoff{Steps: []time.Duration{time.Minute}, Rand: func() float64 { return 1 }}, journal: p.journal,
 		readAhead: p.readAhead, keys: p.keys, breaker: p.breaker, guard: p.guard, history: p.history,

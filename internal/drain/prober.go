@@ -26,6 +26,7 @@ type prober struct {
 	breaker   *breaker
 	due       interface{ isShut(keyHash string) bool }
 	retryFor  func(*lane.Entry) time.Duration
+	braked    *brakedMessages
 	recovered func(lane.Recovery)  // see Drainer.announceRecovery
 	deferred  map[string]time.Time // by block id: the NextAt that deferProbed replaced
 }
@@ -35,6 +36,9 @@ type prober struct {
 func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 	if result.Unsent || result.IsOwnFault {
 		return result.Outcome
+	}
+	if result.Outcome == weir.OutcomeRejected && p.braked.judge(c, result) == weir.OutcomeUnavailable {
+		return weir.OutcomeUnavailable
 	}
 	if c.block != nil {
 		delete(p.deferred, c.block.ID)
@@ -48,6 +52,9 @@ func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 	outcome := p.breaker.classifyResult(c.entry, result, p.now())
 	if p.breaker.verdicts > verdicts {
 		p.endDeferral()
+	}
+	if outcome == weir.OutcomeDelivered {
+		p.braked.open(c.entry.Message.Contract)
 	}
 	if p.breaker.takeRecovery(outcome) {
 		p.recovered(lane.Recovery{Contract: c.entry.Message.Contract, At: result.StartedAt})

@@ -14,6 +14,7 @@ func newTestProber(logKeys ...string) (*prober, *selector) {
 	s.readAhead.isAtEnd = true
 	return &prober{laneScope: s.laneScope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
 		retryFor: func(*lane.Entry) time.Duration { return 0 }, recovered: func(lane.Recovery) {},
+		braked:  &brakedMessages{brakes: newBrakes(0, 0, Backoff{}), keys: s.keys, laneScope: s.laneScope},
 		breaker: s.breaker, due: due, deferred: map[string]time.Time{}}, s
 }
 

@@ -21,6 +21,7 @@ type requestHandler struct {
 	readAhead *readAhead
 	keys      *keyStates
 	breaker   *breaker
+	braked    *brakedMessages
 	guard     *crashGuard
 	history   *deliveryHistory
 	versions  *latestVersions
@@ -101,10 +102,12 @@ func (h *requestHandler) handleOne(ctx context.Context, r lane.Request) error {
 	case lane.RequestErase:
 		ch.EraseErrors()
 		h.breaker.pauseReason = ""
+		h.braked.eraseReasons()
 	case lane.RequestResume:
 		h.log.Info("drain: pause of the cms lifted", "fence", h.fence, "delay_ms",
 			h.breaker.pausedUntil.Sub(h.now()).Milliseconds())
 		h.breaker.liftPause()
+		h.braked.openAll()
 	default: // a later version of Weir has written this request
 		h.log.Error("drain: unknown request refused", "seq", r.Seq, "err", "kind "+string(r.Kind))
 	}

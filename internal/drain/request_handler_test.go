@@ -30,7 +30,10 @@ func (f *fakeDueMover) invalidateDueTimes() { f.invalidated++ }
 // mover.
 func (p *sessionParts) newHandler() (*requestHandler, *fakeDueMover) {
 	due := &fakeDueMover{}
+	braked := &brakedMessages{laneScope: p.laneScope, brakes: newBrakes(0, 0, Backoff{}), keys: p.keys,
+		journal: p.journal}
 	return &requestHandler{laneScope: p.laneScope, journal: p.journal, readAhead: p.readAhead, keys: p.keys,
+		braked:  braked,
 		breaker: p.breaker, guard: p.guard, history: p.history, due: due,
 		seen: p.readControl().Head.RequestSeq}, due
 }

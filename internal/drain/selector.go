@@ -13,6 +13,7 @@ type candidate struct {
 	entry      *lane.Entry
 	block      *keyState       // nil if the message is from the log
 	remembered lane.Remembered // the CMS's id of the key's item; zero = none is known
+	isBraked   bool            // the CMS rejects the message, and the brake of the rejection is closed
 	lastPos    string          // position of the key's last recorded delivery; "" = none, or not read; see readLastPos
 }
 
@@ -220,7 +221,7 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 			return &candidate{entry: e, block: k}, nil // it waited for its contract for long enough
 		}
 		if e != nil && s.isSendableNow(k, e) {
-			k.MissingContract, k.MissingSince = "", time.Time{}
+			k.MissingContract, k.MissingSince, k.BrakedContract, k.BrakedBy = "", time.Time{}, "", ""
 			return &candidate{entry: e, block: k}, nil
 		}
 	}
@@ -246,7 +247,7 @@ func (s *selector) holdForContract(k *keyState, e *lane.Entry) bool {
 //   - It is not due yet, because it was moved into the queue early.
 //   - Another message of the key has to be sent first: a message of the log, or a due message that is not moved yet.
 func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
-	if next := e.NextAttempt(); next.After(s.now()) && !s.keys.backoff.isFarAhead(next, s.now()) {
+	if next := e.NextAttempt(); k.BrakedContract == "" && next.After(s.now()) && !s.keys.backoff.isFarAhead(next, s.now()) {
 		s.deferToRetry(k, e)
 		return false
 	}

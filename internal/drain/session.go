@@ -36,6 +36,7 @@ type session struct {
 	attempter *attempter
 	outcomes  *outcomeRecorder
 	missing   *missingContracts
+	braked    *brakedMessages
 
 	isLoaded     bool   // load has succeeded, so saveProgress saves correct values
 	interruption string // see recordInterruption; empty = storage has not ended the session
@@ -58,20 +59,22 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	versions := &latestVersions{store: scope.store, lane: scope.lane, byKey: map[string]lane.LatestVersion{}}
 	remembered := &rememberedIDs{laneScope: scope, isUsedBy: d.Remembers, byKey: map[string]lane.Remembered{}}
 	s.missing = &missingContracts{laneScope: scope, patience: cmp.Or(d.Patience, patienceDefault)}
+	s.braked = &brakedMessages{laneScope: scope, brakes: d.brakes, keys: s.keys, journal: s.journal,
+		generation: d.brakes.count(), opened: func() { d.wakeBraked(t.number) }}
 	guard := &crashGuard{journal: s.journal}
 	history := &deliveryHistory{laneScope: scope}
 	s.requests = &requestHandler{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
-		breaker: s.breaker, guard: guard, history: history, versions: versions,
+		breaker: s.breaker, braked: s.braked, guard: guard, history: history, versions: versions,
 		ids: remembered, due: s.due}
 	s.selector = &selector{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
 		pauses: s.pauses, breaker: s.breaker, due: s.due, versions: versions, missing: s.missing}
 	s.prober = &prober{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
-		breaker: s.breaker, due: s.due, retryFor: d.retryFor,
+		breaker: s.breaker, due: s.due, retryFor: d.retryFor, braked: s.braked,
 		recovered: func(r lane.Recovery) { d.announceRecovery(t.number, r) }, deferred: map[string]time.Time{}}
 	s.attempter = &attempter{laneScope: scope, drainer: d, guard: guard, history: history,
 		prefetch: &bodyPrefetch{store: scope.store, room: d.prefetchRoom}, patience: t.breaker.patience, leastTime: leastTime{d.retryFor},
 		remembered: remembered, missing: s.missing, isTrusted: isTrusted, host: s}
-	s.outcomes = &outcomeRecorder{laneScope: scope, attempts: d.Attempts, leastTime: leastTime{d.retryFor},
+	s.outcomes = &outcomeRecorder{laneScope: scope, attempts: d.Attempts, leastTime: leastTime{d.retryFor}, braked: s.braked,
 		backoff: d.Backoff, journal: s.journal, readAhead: s.readAhead, keys: s.keys, breaker: s.breaker,
 		guard: guard, history: history, versions: versions, remembered: remembered}
 	return s
@@ -92,12 +95,13 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 	if spacer := &s.drainer.spacer; s.store.Lanes == 1 {
 		spacer.adoptNext(limitTime(t.NextAllowedAt, s.now().Add(spacer.interval)))
 	}
+	s.drainer.brakes.adopt(t.Brakes)
 	if !t.NextDueAt.IsZero() { // zero = no message is held or scheduled
 		blocks, err := s.store.DeliveryState().ReadBlocks(ctx, s.lane)
 		if err != nil {
 			return err
 		}
-		s.keys.loadBlocks(blocks, s.missing.adopt)
+		s.keys.loadBlocks(blocks, s.missing.adopt, s.braked.adopt)
 	}
 	if err := s.attempter.history.loadTracked(ctx, t); err != nil {
 		return err
@@ -147,6 +151,7 @@ func (s *session) serveRequests(ctx context.Context) error {
 	if err := s.requests.handleNew(ctx); err != nil {
 		return err
 	}
+	s.braked.releaseOpened()
 	return s.due.advance(ctx)
 }
 
@@ -317,7 +322,7 @@ func (s *session) handOver(ctx context.Context, stopCommits context.CancelFunc) 
 func (s *session) buildHandOver() *lane.Change {
 	ch := &lane.Change{}
 	if s.isLoaded {
-		s.missing.countedAt = time.Time{}
+		s.missing.countedAt, s.braked.countedAt = time.Time{}, time.Time{}
 		s.saveProgress(ch)
 	}
 	ch.UpdateTail(s.attempter.guard.recordHandOver)
@@ -333,7 +338,7 @@ func (s *session) buildHandOver() *lane.Change {
 func (s *session) saveProgress(ch *lane.Change) {
 	cursor, due, untried, handled := s.readAhead.cursorSeq(), s.nextDueAt(), s.nextUntriedAt(), s.requests.handled
 	releasedAt, sentBelow := s.keys.lastReleasedAt, s.due.positions.sentBelow
-	breaker, missing := *s.breaker, s.missing.list(s.keys)
+	breaker, missing, brakes := *s.breaker, s.missing.list(s.keys), s.braked.list()
 	allowedAt := time.Time{}
 	if s.store.Lanes == 1 {
 		allowedAt = s.drainer.spacer.nextAllowedAt()
@@ -341,7 +346,7 @@ func (s *session) saveProgress(ch *lane.Change) {
 	ch.UpdateTail(func(t *lane.Tail) {
 		t.Cursor, t.NextDueAt, t.NextUntriedAt, t.NextAllowedAt, t.RequestsSeen = cursor, due, untried, allowedAt,
 			handled
-		t.LastReleasedAt, t.SentBelow, t.Missing = releasedAt, sentBelow, missing
+		t.LastReleasedAt, t.SentBelow, t.Missing, t.Brakes = releasedAt, sentBelow, missing, brakes
 		breaker.saveTo(t)
 	})
 }

@@ -181,6 +181,9 @@ func (c *Change) SaveBlock(b KeyBlock) {
 	if b.MissingContract != "" {
 		rows.Put(v, rows.MissingContract.Is(b.MissingContract), rows.MissingSince.Is(b.MissingSince))
 	}
+	if b.BrakedContract != "" {
+		rows.Put(v, rows.BrakedContract.Is(b.BrakedContract), rows.BrakedBy.Is(b.BrakedBy))
+	}
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.BlockKey(b.ID), Values: v})
 }
 

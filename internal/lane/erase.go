@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -219,6 +220,10 @@ func (c *Change) EraseErrors() {
 		}
 		if t.PauseReason != "" {
 			t.PauseReason = erasedReason
+		}
+		t.Brakes = slices.Clone(t.Brakes)
+		for i := range t.Brakes {
+			t.Brakes[i].Reason = erasedReason
 		}
 	})
 }

@@ -34,6 +34,9 @@ type KeyBlock struct {
 	// missed the contract.
 	MissingContract string
 	MissingSince    time.Time
+	// BrakedContract is the contract of the first held message if the CMS has rejected the message while
+	// a brake was closed, and BrakedBy the fingerprint of the rejection; "" = it was not rejected so.
+	BrakedContract, BrakedBy string
 	// ReleasedAt is the time in the position of a released single message (see HeldMessage.ReleasedAt); zero in other
 	// blocks. It orders released messages with the same LogWaitsFrom.
 	ReleasedAt time.Time
@@ -76,7 +79,8 @@ func blockFrom(r storage.Row) KeyBlock {
 		NextAt: rows.NextAt.Of(v), HeldCount: rows.HeldCount.Of(v),
 		LogWaitsFrom: rows.LogWaitsFrom.Of(v), IsParked: rows.IsParked.Of(v), ReleasedAt: rows.ReleasedAt.Of(v),
 		IsUntried: rows.IsUntried.Of(v), MissingContract: rows.MissingContract.Of(v),
-		MissingSince: rows.MissingSince.Of(v),
+		MissingSince: rows.MissingSince.Of(v), BrakedContract: rows.BrakedContract.Of(v),
+		BrakedBy: rows.BrakedBy.Of(v),
 	}
 }
 

@@ -114,7 +114,7 @@ func (ps Pauses) Pause(ctx context.Context, p weir.Pause) error {
 }
 
 // Resume ends the operator's pause of a key or, if key is empty, of the whole lane. With an empty key, Resume also asks
-// the holder to end the pause that Weir makes if the CMS fails (see CMSPause). If there are no such pauses, Resume
+// the holder to end the pause that Weir makes if the CMS fails (see CMSPause), and to open the lane's brakes. If there are no such pauses, Resume
 // changes nothing.
 func (ps Pauses) Resume(ctx context.Context, lane int, key string) error {
 	return ps.store.changeLane(ctx, lane, func(c Control) ([]storage.Op, error) {
@@ -125,7 +125,7 @@ func (ps Pauses) Resume(ctx context.Context, lane int, key string) error {
 				ops = append(ops, storage.Op{Kind: storage.Delete, Key: row})
 			}
 		}
-		if key == "" && c.Tail.PausedUntil.After(ps.store.Now().Add(-ClockSkew)) {
+		if key == "" && (c.Tail.PausedUntil.After(ps.store.Now().Add(-ClockSkew)) || len(c.Tail.Brakes) > 0) {
 			ops = append(ops, storage.Op{Kind: storage.Upsert, Key: resumeKey, Values: map[string]any{}})
 		}
 		if len(ops) == 0 {

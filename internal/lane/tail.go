@@ -26,6 +26,7 @@ type Tail struct {
 	// Missing has the contracts that the settings of the last holder lacked, and for which messages wait; nil = none. A
 	// process whose settings have such a contract has work in the lane.
 	Missing []MissingContract
+	Brakes  []Brake // the closed brakes for which messages of the lane wait
 	HolderReport
 	CrashRecord
 	EpochEnd
@@ -151,7 +152,7 @@ func (t Tail) tailValues() map[string]any {
 		rows.IsOpen.Is(t.IsOpen), rows.Crashes.Is(t.Crashes), rows.InFlightSeq.Is(t.InFlightSeq),
 		rows.InFlightCrashes.Is(t.InFlightCrashes), rows.InFlightFence.Is(t.InFlightFence),
 		rows.IsClosed.Is(t.IsClosed), rows.MovedRecorded.Is(t.MovedRecorded), rows.SentBelow.Is(t.SentBelow),
-		rows.Missing.Is(packMissing(t.Missing)),
+		rows.Missing.Is(packMissing(t.Missing)), rows.Brakes.Is(packBrakes(t.Brakes)),
 	)
 }
 
@@ -168,6 +169,7 @@ func tailFrom(r storage.Row) Tail {
 			PauseCount: rows.PauseCount.Of(v), PauseCause: rows.PauseCause.Of(v),
 			RefusingSince: rows.RefusingSince.Of(v), ProbedBelow: rows.ProbedBelow.Of(v)},
 		Missing:    unpackMissing(rows.Missing.Of(v)),
+		Brakes:     unpackBrakes(rows.Brakes.Of(v)),
 		SendLimits: SendLimits{rows.SettleUntil.Of(v), rows.NextAllowedAt.Of(v)},
 		HolderReport: HolderReport{rows.Holder.Of(v), rows.LastError.Of(v), rows.LastErrorAt.Of(v),
 			rows.LastDeliveredAt.Of(v), rows.AttemptingID.Of(v), rows.AttemptingSince.Of(v)},

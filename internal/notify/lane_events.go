@@ -28,6 +28,15 @@ type backlogData struct {
 	AgeSeconds int64      `json:"oldestWaitingSeconds"`
 }
 
+// brakeData is the data of contract.rejected. All lanes send the same data about a brake.
+type brakeData struct {
+	Contract    string    `json:"contract"`
+	Fingerprint string    `json:"fingerprint"`
+	CMSStatus   int       `json:"cmsStatus,omitempty"`
+	Reason      string    `json:"reason"`
+	Since       time.Time `json:"since"`
+}
+
 // ObserveLane wakes a worker if a lane's outbox may have events that this process has not read. The argument c has the
 // control rows that a sweep has read.
 func (s *Sender) ObserveLane(number int, c lane.Control) {
@@ -40,7 +49,8 @@ func (s *Sender) ObserveLane(number int, c lane.Control) {
 // has read. The argument oldest is the time from which the oldest waiting message could have been delivered; zero = no
 // message waits.
 func (s *Sender) ReportLane(ctx context.Context, number int, c lane.Control, oldest time.Time) {
-	if !s.hasSubscriber(LanePaused) && !s.hasSubscriber(LaneBehind) || c.Head.IsSealed {
+	subscribed := s.hasSubscriber(LanePaused) || s.hasSubscriber(LaneBehind) || s.hasSubscriber(ContractRejected)
+	if !subscribed || c.Head.IsSealed {
 		return
 	}
 	if err := s.reportLane(ctx, number, c, oldest); err != nil && ctx.Err() == nil {
@@ -73,10 +83,14 @@ func (s *Sender) reportLane(ctx context.Context, number int, c lane.Control, old
 		return err
 	}
 	behindMail, err := s.newBacklogMail(number, c, oldest, told, &next, now)
+	if err != nil {
+		return err
+	}
+	brakeMail, err := s.newBrakeMail(c, told, &next)
 	if err != nil || isSameState(told, next) {
 		return err
 	}
-	mail := slices.Concat(pausedMail, behindMail)
+	mail := slices.Concat(pausedMail, behindMail, brakeMail)
 	ours, err := outboxOf(s.Store, number).SaveLaneState(ctx, next, mail)
 	if ours && len(mail) > 0 {
 		s.WakeOutbox(number)
@@ -86,7 +100,32 @@ func (s *Sender) reportLane(ctx context.Context, number int, c lane.Control, old
 
 func isSameState(a, b outbox.LaneState) bool {
 	return a.PausedSince.Equal(b.PausedSince) && slices.Equal(a.PausedReceivers, b.PausedReceivers) &&
-		slices.Equal(a.BehindReceivers, b.BehindReceivers)
+		slices.Equal(a.BehindReceivers, b.BehindReceivers) && slices.Equal(a.Brakes, b.Brakes)
+}
+
+// newBrakeMail returns the events about brakes of which receivers do not know yet, and records in next
+// of which they know. The id of an event names the brake and not the lane, so that a receiver sees that
+// the events of several lanes are the same.
+func (s *Sender) newBrakeMail(c lane.Control, told outbox.LaneState, next *outbox.LaneState) ([]outbox.Event, error) {
+	var mail []outbox.Event
+	for _, b := range c.Tail.Brakes {
+		body, err := encodeEvent(ContractRejected, b.Since, brakeData{Contract: b.Contract, Fingerprint: b.Fingerprint,
+			CMSStatus: b.CMSStatus, Reason: b.Reason, Since: b.Since})
+		if err != nil {
+			return nil, err
+		}
+		event := fmt.Sprint("brake-", b.Fingerprint, b.Since.UnixMicro())
+		for _, r := range s.Receivers {
+			if !r.wantsEvent(ContractRejected) || !r.wantsContract(b.Contract) {
+				continue
+			}
+			known := r.rowName() + "/" + b.Fingerprint
+			if next.Brakes = append(next.Brakes, known); !slices.Contains(told.Brakes, known) {
+				mail = append(mail, outbox.NewEvent(ContractRejected, event, b.Since, r.rowName(), body))
+			}
+		}
+	}
+	return mail, nil
 }
 
 // findPause returns the pause of a lane, and reports whether the lane is paused. A pause for the CMS goes on while Weir

@@ -14,22 +14,25 @@ import (
 // Types of the events that receivers in the settings can get. A callback gets an event only when its message becomes
 // final.
 const (
-	MessageDead    = "message.dead"
-	LanePaused     = "lane.paused"
-	LaneResumed    = "lane.resumed"
-	LaneBehind     = "lane.behind"
-	LaneCaughtUp   = "lane.caught_up"
-	ReplayFinished = "replay.finished"
+	MessageDead  = "message.dead"
+	LanePaused   = "lane.paused"
+	LaneResumed  = "lane.resumed"
+	LaneBehind   = "lane.behind"
+	LaneCaughtUp = "lane.caught_up"
+	// ContractRejected means that further messages of a contract wait, because the CMS has rejected
+	// those of several keys alike; see lane.Brake.
+	ContractRejected = "contract.rejected"
+	ReplayFinished   = "replay.finished"
 )
 
 // Events are the event types that a receiver can choose in the settings. A receiver with lane.paused also gets
 // lane.resumed. A receiver with lane.behind also gets lane.caught_up.
-var Events = []string{MessageDead, LanePaused, LaneBehind, ReplayFinished}
+var Events = []string{MessageDead, LanePaused, LaneBehind, ContractRejected, ReplayFinished}
 
 var allEvents = []string{
 	MessageDead, "message." + string(weir.Delivered), "message." + string(weir.Cancelled), "message." +
 		string(weir.Superseded), "message." + string(weir.Discarded),
-	LanePaused, LaneResumed, LaneBehind, LaneCaughtUp, ReplayFinished,
+	LanePaused, LaneResumed, LaneBehind, LaneCaughtUp, ContractRejected, ReplayFinished,
 }
 
 // Receiver has the settings of a receiver of events.

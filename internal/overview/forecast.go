@@ -190,6 +190,19 @@ func (v *forecaster) isMissing(st weir.Status) bool {
 	return !st.Message.ID.IsZero() && !v.Store.Contracts.Has(st.Message.Contract)
 }
 
+// brakeOf returns the brake for which a message waits, if the CMS has rejected it; nil = it waits for none.
+func (v *forecaster) brakeOf(st weir.Status) *lane.Brake {
+	if st.Stage != weir.Retrying || !st.NextAttemptAt.IsZero() {
+		return nil
+	}
+	for i, b := range v.control.Tail.Brakes {
+		if fingerprint, _ := weir.Fingerprint(st.Message.Contract, st.CMSStatus, st.LastError); b.Fingerprint == fingerprint {
+			return &v.control.Tail.Brakes[i]
+		}
+	}
+	return nil
+}
+
 // describeWait returns Forecast.WaitsFor. If the message waits for several conditions, the text names only one.
 func (v *forecaster) describeWait() string {
 	due := v.st.Message.DueAt
@@ -208,6 +221,8 @@ func (v *forecaster) describeWait() string {
 			v.first.Message.Public(), v.first.Message.Contract)
 	case v.isMissing(v.st):
 		return fmt.Sprintf("its contract %s, which is missing from the settings", v.st.Message.Contract)
+	case v.brakeOf(v.st) != nil:
+		return fmt.Sprintf("the CMS to take a message of the contract %s, which it rejects", v.st.Message.Contract)
 	case v.first.NextAttemptAt.After(v.now):
 		return "behind " + v.first.Message.Public().String() + " of its key, which is retried at " +
 			formatTime(v.first.NextAttemptAt)

@@ -36,6 +36,7 @@ type Lane struct {
 	Pauses      []weir.Pause           // operators' present pauses of the lane and of its keys
 	PauseCause  PauseCause             // why the lane sends no message; zero = the lane can send messages
 	Missing     []lane.MissingContract // contracts that the settings lack, and for which messages wait
+	Brakes      []lane.Brake           // rejections for which messages wait
 	FoundDown   bool                   // the lane paused because of the CMS; no verdict and no operator's resume followed yet
 
 	LastDeliveredAt time.Time // if it is later than LastErrorAt, the error is over
@@ -102,7 +103,7 @@ func (o *Overview) readLane(ctx context.Context, number int) (Lane, error) {
 		Held:  c.Tail.IsOpen, Holder: c.Tail.Holder, Fence: c.Tail.Fence, NextDue: c.Tail.DueAt(),
 		LastError: c.Tail.LastError, LastErrorAt: c.Tail.LastErrorAt, Pauses: c.Pauses(now),
 		PauseCause: o.firstPauseCause(c, now), FoundDown: c.Tail.PauseCount > 0,
-		Missing:         c.MissingContracts(),
+		Missing: c.MissingContracts(), Brakes: c.Tail.Brakes,
 		LastDeliveredAt: c.Tail.LastDeliveredAt, AttemptingID: c.Tail.AttemptingID,
 		AttemptingSince: c.Tail.AttemptingSince,
 	}

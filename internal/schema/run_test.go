@@ -35,6 +35,7 @@ func (w *world) useEachFeature() {
 	w.refuseReplay()
 	w.discardMessage()
 	w.missContract()
+	w.closeBrake()
 	w.pauseLanes()
 	w.loseCMS()
 	w.runSchedules()
@@ -284,6 +285,27 @@ func (w *world) missContract() {
 	w.start(2)
 	w.drainer.Wake(id.Lane)
 	w.awaitStage(id, weir.Delivered)
+	w.awaitRest()
+}
+
+// closeBrake lets the CMS reject a message, so that the brake closes and another message waits.
+func (w *world) closeBrake() {
+	w.stop()
+	w.brake = 1
+	w.start(2)
+	w.setAnswer(answerAlways(rejected))
+	w.awaitStage(w.post(weir.Message{Key: "/rejected"}), weir.Dead)
+	id := w.post(weir.Message{Key: w.keyIn(0, "/braked")})
+	w.drainer.Wake(0)
+	w.awaitTail(0, "a closed brake", func(t lane.Tail) bool { return len(t.Brakes) > 0 })
+	w.sweep()
+	w.setAnswer(nil)
+	w.must(w.store.Pauses().Resume(w.Context(), 0, ""))
+	w.drainer.Wake(0)
+	w.awaitStage(id, weir.Delivered)
+	w.brake = 0
+	w.stop()
+	w.start(2)
 	w.awaitRest()
 }
 

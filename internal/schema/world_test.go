@@ -44,7 +44,7 @@ var operators = notify.Receiver{
 	URL: operatorURL, Secret: secret, PausedFor: pausedFor, BehindBy: behindBy,
 	Events: []string{
 		notify.MessageDead, notify.LanePaused, notify.LaneResumed,
-		notify.LaneBehind, notify.LaneCaughtUp, notify.ReplayFinished,
+		notify.LaneBehind, notify.LaneCaughtUp, notify.ContractRejected, notify.ReplayFinished,
 	},
 }
 
@@ -65,6 +65,7 @@ type world struct {
 	answer  func(context.Context, weir.Delivery) weir.Result // answers for the CMS; nil = the CMS accepts each message
 	refuses atomic.Bool                                      // true = receivers of events answer 500
 
+	brake      int             // see drain.Config; for processes that are started later
 	rate       time.Duration   // pause between two attempts, for processes that are started later; 0 = none
 	slowList   time.Duration   // time that a listing of blobs takes
 	fold       fold.Rules      // folding of keys in the settings of processes that are started later
@@ -160,7 +161,7 @@ func (p *process) newDrainer(store *lane.Store, observer drain.Observer) *drain.
 	return drain.New(drain.Config{
 		Store: store, Leases: recordedLeases{p.w.account.Leases(), p}, Sender: cms{p}, Tickets: p.tickets,
 		Lease: leaseLength, Settle: settleTime, Attempts: attemptLimit,
-		Backoff: drain.Backoff{Min: time.Second, Max: 10 * time.Second}, Rate: p.w.rate,
+		Backoff: drain.Backoff{Min: time.Second, Max: 10 * time.Second}, Rate: p.w.rate, Brake: p.w.brake,
 		Now: time.Now, Rand: drawHalf, Log: quietLog, Observer: observer, Name: "process",
 		Remembers: func(string) bool { return true },
 	})

@@ -74,6 +74,10 @@ func (c *fakeCMS) planAnswer(id weir.ID, body string) plan {
 	if w.swift {
 		p.takes /= 50
 	}
+	if n, err := numberOf(body); err == nil && w.braking.rejects(n) {
+		p.status = 422
+		return p
+	}
 	if w.absence.isOn() {
 		p.refuse, p.status = !w.absence.busy, 503
 		return p

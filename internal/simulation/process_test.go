@@ -128,7 +128,7 @@ func (s *slot) startProcess() {
 		Settle:   w.settle,
 		Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
 		Observer: p.decided, Backoff: w.backoff, Patience: w.patience,
-		RetryFor: func(string) time.Duration { return w.retryFor }, Now: p.now,
+		RetryFor: func(string) time.Duration { return w.retryFor }, Brake: w.braking.get(), Now: p.now,
 		Rand: w.dice.newSource(p.name + " drain"), Log: discardLog,
 		Hosted: true, Remembers: func(string) bool { return w.chains.remembers },
 	})

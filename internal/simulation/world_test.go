@@ -77,6 +77,7 @@ type settings struct {
 	refusesBody           bool             // storage refuses to remove one body
 
 	missing missing  // see missing_test.go
+	braking *braking // see brakes_test.go
 	absence *absence // see recoveries_test.go; nil = the CMS is not away
 	hosting hosting  // see host_test.go
 	sizes   sizes    // see sizes_test.go
@@ -134,6 +135,7 @@ func drawSettings(d *dice) settings {
 	s.drawMissing(d)
 	s.drawRetryFor(d)
 	s.drawAbsence(d)
+	s.drawBrake(d)
 	return s
 }
 
@@ -357,7 +359,8 @@ func (w *world) liveThrough(ctx context.Context) {
 	}
 	w.quiet = time.Now()
 	w.check.checkAtRest(ctx, w.awaitRest(ctx) && w.fileRefused(ctx) && w.fileBlocker(ctx) &&
-		w.fileMissing(ctx) && w.fileOutdated(ctx) && w.fileAway(ctx) && w.fileLast(ctx) && w.eraseAgain(ctx))
+		w.fileMissing(ctx) && w.fileOutdated(ctx) && w.fileAway(ctx) && w.fileRejected(ctx) &&
+		w.fileLast(ctx) && w.eraseAgain(ctx))
 	w.letDaysPass(ctx)
 	w.endWorld(ctx)
 }

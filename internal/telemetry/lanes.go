@@ -17,6 +17,9 @@ type LaneView struct {
 	Paused  map[string]bool // whether the lane is paused, by cause: operator, calendar, cms
 	// Missing has the number of messages that wait for a contract that the settings lack, by the contract's name.
 	Missing map[string]int64
+	// Braked has the number of messages that wait because the CMS rejects others of their contract in the
+	// same way, by the contract's name.
+	Braked map[string]int64
 	// RefusedKeys is the number of keys that the CMS refuses, at least.
 	RefusedKeys int64
 }
@@ -72,13 +75,16 @@ var (
 	pausedDesc  = laneDesc("paused", "1 while the lane is paused, by the cause of the pause.", "by")
 	missingDesc = laneDesc("missing_contract_messages",
 		"Messages of the lane that wait because the settings lack their contract.", "contract")
+	brakedDesc = laneDesc("braked_messages",
+		"Messages of the lane that wait because the CMS rejects many of their contract alike.", "contract")
 	refusedDesc = laneDesc("refused_keys", "Keys whose messages the CMS refuses, while it may take others.")
 	heldDesc    = laneDesc("held_by_this_instance", "1 while this instance drains the lane.")
 )
 
 // Describe implements prometheus.Collector.
 func (l *lanes) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{waitingDesc, oldestDesc, pausedDesc, missingDesc, refusedDesc, heldDesc} {
+	for _, d := range []*prometheus.Desc{waitingDesc, oldestDesc, pausedDesc, missingDesc, brakedDesc,
+		refusedDesc, heldDesc} {
 		out <- d
 	}
 }
@@ -104,6 +110,9 @@ func (l *lanes) Collect(out chan<- prometheus.Metric) {
 		}
 		for contract, messages := range seen.Missing {
 			gauge(missingDesc, float64(messages), name, contract)
+		}
+		for contract, messages := range seen.Braked {
+			gauge(brakedDesc, float64(messages), name, contract)
 		}
 	}
 	for number, isOwned := range l.isOwned {

@@ -58,9 +58,11 @@ type Lane struct {
 	Pauses      []Pause   `json:"pauses"` // operators' pauses of the lane and of its keys
 	// MissingContracts has the contracts that the settings lack, and for which messages of the lane wait.
 	MissingContracts []MissingContract `json:"missingContracts,omitempty"`
-	NextDueAt        time.Time         `json:"nextDueAt,omitzero"`
-	LastError        string            `json:"lastError,omitempty"` // error of the last attempt that did not deliver
-	LastErrorAt      time.Time         `json:"lastErrorAt,omitzero"`
+	// Brakes has the rejections for which messages of the lane wait.
+	Brakes      []Brake   `json:"brakes,omitempty"`
+	NextDueAt   time.Time `json:"nextDueAt,omitzero"`
+	LastError   string    `json:"lastError,omitempty"` // error of the last attempt that did not deliver
+	LastErrorAt time.Time `json:"lastErrorAt,omitzero"`
 	// LastDeliveredAt is the time of the last delivery. If it is later than LastErrorAt, the error is over.
 	LastDeliveredAt time.Time `json:"lastDeliveredAt,omitzero"`
 	AttemptingID    string    `json:"attemptingId,omitempty"` // message whose attempt is under way for 5 s or more
@@ -79,6 +81,18 @@ type MissingContract struct {
 	Since    time.Time `json:"since"`    // time at which a process first missed the contract
 	Messages int64     `json:"messages"` // number of messages that wait, with those behind them in the lines of their keys
 	Keys     int64     `json:"keys"`     // number of ordering keys of these messages
+}
+
+// Brake is a rejection that has made messages of several keys dead, with no delivery of their contract
+// between. Further messages with this rejection wait.
+type Brake struct {
+	Contract    string    `json:"contract"`
+	Fingerprint string    `json:"fingerprint"`
+	CMSStatus   int       `json:"cmsStatus,omitempty"` // 0 = the request could not be built
+	Reason      string    `json:"reason"`              // normalised, as in the lists of errors
+	Since       time.Time `json:"since"`
+	Messages    int64     `json:"messages"` // number of messages that wait, with those behind them in the lines of their keys
+	Keys        int64     `json:"keys"`     // number of ordering keys of these messages
 }
 
 // IsErrorOver reports whether a message was delivered after the attempt of LastError.

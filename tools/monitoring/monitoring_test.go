@@ -56,7 +56,7 @@ func gatherMetrics(t *testing.T) map[string]*dto.MetricFamily {
 	m := telemetry.NewMetrics(telemetry.Config{Contracts: []string{"article"}, Storage: storageCounts{}, Now: time.Now})
 	m.Attempted(0, &weir.Message{}, weir.Result{Status: 200}, weir.OutcomeDelivered)
 	m.Lease(0, drain.LeaseTaken)
-	m.Saw(0, telemetry.LaneView{Missing: map[string]int64{"article": 1}})
+	m.Saw(0, telemetry.LaneView{Missing: map[string]int64{"article": 1}, Braked: map[string]int64{"article": 1}})
 	notify.NewMetrics(m.Registry, func() int { return 0 }).Notified("event", "outcome")
 	gathered, err := m.Registry.Gather()
 	if err != nil {

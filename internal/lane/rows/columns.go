@@ -114,6 +114,7 @@ const (
 	IsClosed        Bool = "Closed"
 	MovedRecorded   Bool = "Booked"
 	SentBelow       Int  = "Taken"
+	Brakes          Text = "Brakes"  // JSON: rejections for which messages of the lane wait
 	Missing         Text = "Missing" // JSON: contracts that the holder's settings lack, and messages that wait for them
 )
 
@@ -131,6 +132,9 @@ const (
 
 	MissingContract Text = "Missing"
 	MissingSince    Time = "MissingSince"
+
+	BrakedContract Text = "Braked"
+	BrakedBy       Text = "BrakedBy"
 )
 
 // Columns of a held message, r_. Their meanings are in lane.HeldMessage.
@@ -176,6 +180,7 @@ const (
 	PausedSince     Time = "Paused"
 	PausedReceivers Text = "PausedTo" // names, separated by spaces
 	BehindReceivers Text = "BehindTo" // names, separated by spaces
+	BrakeReceivers  Text = "BrakesTo" // <name>/<fingerprint>, separated by spaces
 )
 
 // Columns of a claim, !heir, and of a pause.

@@ -16,6 +16,7 @@ type LaneState struct {
 	PausedSince     time.Time    // start of the present pause; zero = the lane is not paused
 	PausedReceivers []string     // receivers with an event about the pause
 	BehindReceivers []string     // receivers with an event about the backlog
+	Brakes          []string     // receivers with an event about a closed brake: <receiver>/<fingerprint>
 }
 
 // LaneStateOf returns the LaneState in a lane's control rows; zero = the lane has no such row.
@@ -27,7 +28,8 @@ func LaneStateOf(c controlRows) LaneState {
 	v := r.Values
 	return LaneState{ETag: r.ETag, PausedSince: rows.PausedSince.Of(v),
 		PausedReceivers: strings.Fields(rows.PausedReceivers.Of(v)),
-		BehindReceivers: strings.Fields(rows.BehindReceivers.Of(v))}
+		BehindReceivers: strings.Fields(rows.BehindReceivers.Of(v)),
+		Brakes:          strings.Fields(rows.BrakeReceivers.Of(v))}
 }
 
 // SaveLaneState writes the row of s, and puts the events into the outbox in the same transaction. If another process
@@ -35,7 +37,8 @@ func LaneStateOf(c controlRows) LaneState {
 func (o Outbox) SaveLaneState(ctx context.Context, s LaneState, events []Event) (bool, error) {
 	v := rows.Sparse(rows.PausedSince.Is(s.PausedSince),
 		rows.PausedReceivers.Is(strings.Join(s.PausedReceivers, " ")),
-		rows.BehindReceivers.Is(strings.Join(s.BehindReceivers, " ")))
+		rows.BehindReceivers.Is(strings.Join(s.BehindReceivers, " ")),
+		rows.BrakeReceivers.Is(strings.Join(s.Brakes, " ")))
 	op := storage.Op{Kind: storage.Insert, Key: rows.LaneEventsKey, Values: v}
 	if s.ETag != "" {
 		op.Kind, op.IfMatch = storage.Replace, s.ETag

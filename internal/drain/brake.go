@@ -1,0 +1,230 @@
+package drain
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// A changed content type, or a mistake in a recipe, makes the CMS reject every message of a
+// contract. The same rejection of several keys, with no delivery of the contract between, therefore
+// closes the brake of that rejection: further messages that the CMS rejects so are refused, not
+// dead.
+//
+//   - The lanes of a process share the brakes. Rejections are the same if their fingerprint is
+//     (weir.Fingerprint): contract, status and reason, which begins with the name of the step.
+//   - Each message is still sent once, because the CMS may take it. If it is refused, it waits in the
+//     queue of its key, like a message whose contract is missing. All other messages go on.
+//   - One refused message at a time of each lane is the probe: it is sent again after a while. Its
+//     rejection does not count.
+//   - A delivery of the contract, or an operator who resumes the lane, opens the contract's brakes.
+//     All refused messages are then sent again.
+//   - After delivery.patience the rejection of a refused message makes it dead, because a message must
+//     become final even if the CMS never takes one.
+//
+// Tail names the brakes of the lane's refused messages, so that a brake outlasts its holder. A
+// process that has not held such a lane learns nothing of them, and counts for itself.
+
+// probeShare bounds the time between two probes of a lane: the time since the brake was closed,
+// divided by probeShare.
+const probeShare = 8
+
+// brakes is what the lanes of a process know together about rejections. It is safe for concurrent
+// use.
+type brakes struct {
+	limit    int // see Config.Brake
+	patience time.Duration
+	backoff  Backoff
+
+	mu         sync.Mutex
+	byContract map[string]map[string]*brake // by contract and fingerprint
+	openedAt   map[string]time.Time         // by contract: the last delivery, or the last resumption
+	generation int                          // rises when closed brakes are opened
+}
+
+// brake has the rejections with one fingerprint since the contract's last delivery.
+type brake struct {
+	keys     map[string]bool // hashes of the keys whose messages are dead of it
+	closedAt time.Time       // zero = it is open
+	lane.Brake
+}
+
+func newBrakes(limit int, patience time.Duration, b Backoff) *brakes {
+	if patience == 0 {
+		patience = patienceDefault
+	}
+	return &brakes{limit: limit, patience: patience, backoff: b,
+		byContract: map[string]map[string]*brake{}, openedAt: map[string]time.Time{}}
+}
+
+// brakeVerdict is the effect of a brake on a rejected message.
+type brakeVerdict int
+
+const (
+	diesAlone brakeVerdict = iota // the rejection makes the message dead
+	closesIt                      // the same, and closes the brake
+	isRefused                     // the brake is closed: the message waits
+)
+
+// judgeRejection counts a rejection, and returns its effect on the message.
+func (b *brakes) judgeRejection(e *lane.Entry, r weir.Result, now time.Time) brakeVerdict {
+	if b.limit == 0 || r.Unsent {
+		return diesAlone
+	}
+	contract := e.Message.Contract
+	fingerprint, reason := weir.Fingerprint(contract, r.Status, r.Reason)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := b.of(contract, fingerprint)
+	switch {
+	case !k.closedAt.IsZero() && now.Sub(laterOf(k.closedAt, e.WaitingSince())) < b.patience:
+		return isRefused
+	case !k.closedAt.IsZero():
+		return diesAlone
+	}
+	k.keys[e.KeyHash()] = true
+	if len(k.keys) < b.limit {
+		return diesAlone
+	}
+	k.closedAt = now
+	k.Brake = lane.Brake{Contract: contract, Fingerprint: fingerprint, CMSStatus: r.Status,
+		Reason: reason, Since: storedTime(now)}
+	return closesIt
+}
+
+// of returns a brake. The caller holds mu.
+func (b *brakes) of(contract, fingerprint string) *brake {
+	all := b.byContract[contract]
+	if all == nil {
+		all = map[string]*brake{}
+		b.byContract[contract] = all
+	}
+	if len(all) > maxBrakes {
+		maps.DeleteFunc(all, func(_ string, k *brake) bool { return k.closedAt.IsZero() })
+	}
+	if all[fingerprint] == nil {
+		all[fingerprint] = &brake{keys: map[string]bool{}}
+	}
+	return all[fingerprint]
+}
+
+// maxBrakes bounds the rejections of a contract in memory: beyond it those that closed no brake are
+// forgotten.
+const maxBrakes = 1000
+
+// open opens the brakes of a contract, because the CMS has taken a message of it, or an operator
+// has resumed a lane. It reports whether one was closed.
+func (b *brakes) open(contract string, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.openedAt[contract] = now
+	wasClosed := false
+	for _, k := range b.byContract[contract] {
+		wasClosed = wasClosed || !k.closedAt.IsZero()
+	}
+	delete(b.byContract, contract)
+	if wasClosed {
+		b.generation++
+	}
+	return wasClosed
+}
+
+// adopt takes over the brakes in tail, which another holder has closed. A contract whose brakes
+// were opened since stays open.
+func (b *brakes) adopt(stored []lane.Brake) {
+	if b.limit == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range stored {
+		if k := b.of(s.Contract, s.Fingerprint); k.closedAt.IsZero() && s.Since.After(b.openedAt[s.Contract]) {
+			k.closedAt, k.Brake = s.Since, s
+		}
+	}
+}
+
+// isClosed reports whether a brake of a contract is closed, and returns the time since when.
+func (b *brakes) isClosed(contract string) (since time.Time, is bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, k := range b.byContract[contract] {
+		if !k.closedAt.IsZero() {
+			since, is = earlierOf(since, k.closedAt), true
+		}
+	}
+	return since, is
+}
+
+// list returns the closed brakes of some contracts, sorted by contract and fingerprint.
+func (b *brakes) list(contracts map[string]bool) (closed []lane.Brake) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for contract := range contracts {
+		for _, k := range b.byContract[contract] {
+			if !k.closedAt.IsZero() {
+				closed = append(closed, k.Brake)
+			}
+		}
+	}
+	slices.SortFunc(closed, func(x, y lane.Brake) int {
+		return strings.Compare(x.Contract+"\n"+x.Fingerprint, y.Contract+"\n"+y.Fingerprint)
+	})
+	return closed
+}
+
+// hasOpened reports whether brakes in tail were opened since: the lane's refused messages can be
+// sent.
+func (b *brakes) hasOpened(stored []lane.Brake) bool {
+	return slices.ContainsFunc(stored, func(s lane.Brake) bool {
+		_, is := b.isClosed(s.Contract)
+		return !is && !b.openedSince(s.Contract).Before(s.Since)
+	})
+}
+
+func (b *brakes) openedSince(contract string) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.openedAt[contract]
+}
+
+// count returns a number that changes when closed brakes are opened.
+func (b *brakes) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.generation
+}
+
+// eraseReasons erases the words of the CMS. Tail gets the brakes anew with the next commit.
+func (b *brakes) eraseReasons() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, all := range b.byContract {
+		for _, k := range all {
+			k.Reason = ""
+		}
+	}
+}
+
+// wakeBraked wakes the workers, except one, of whose lanes messages may wait for a brake.
+func (d *Drainer) wakeBraked(except int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for number, t := range d.workers {
+		if number != except && t.mayBeBraked() {
+			t.wakeUp()
+		}
+	}
+}
+
+// mayBeBraked reports whether messages of the worker's lane may wait for a brake.
+func (t *laneWorker) mayBeBraked() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.endTenure != nil || t.reportedRound != t.round || t.report.hasBrakes
+}

@@ -1,0 +1,165 @@
+package drain
+
+import (
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// brakedMessages finds the refused messages of a lane that wait for a brake (see brake.go).
+type brakedMessages struct {
+	laneScope
+	brakes     *brakes
+	keys       *keyStates
+	journal    *journal
+	opened     func() // wakes the other lanes, because brakes were opened
+	generation int    // brakes.count when the blocks were last compared with the brakes
+	counted    []lane.Brake
+	countedAt  time.Time // zero = the next call of list counts
+}
+
+// judge returns the outcome of a rejected message that counts for it.
+func (m *brakedMessages) judge(c *candidate, result weir.Result) weir.Outcome {
+	switch m.brakes.judgeRejection(c.entry, result, m.now()) {
+	case isRefused:
+		c.isBraked = true
+		return weir.OutcomeUnavailable
+	case closesIt:
+		m.log.Warn("drain: brake closed, further messages with this rejection wait",
+			"subject", c.entry.Message.Contract, "fence", m.fence, "status", result.Status,
+			"err", result.Reason)
+	}
+	return result.Outcome
+}
+
+// open opens the brakes of a contract of which the CMS has taken a message.
+func (m *brakedMessages) open(contract string) {
+	if m.brakes.open(contract, m.now()) {
+		m.log.Info("drain: brake opened", "subject", contract, "fence", m.fence)
+		m.opened()
+	}
+}
+
+// eraseReasons erases the words of the CMS from the brakes.
+func (m *brakedMessages) eraseReasons() {
+	m.brakes.eraseReasons()
+	m.countedAt = time.Time{}
+}
+
+// openAll opens the brakes for which messages of the lane wait, because an operator has resumed it.
+func (m *brakedMessages) openAll() {
+	for contract := range m.listContracts() {
+		m.open(contract)
+	}
+}
+
+func (m *brakedMessages) listContracts() map[string]bool {
+	contracts := map[string]bool{}
+	for _, k := range m.keys.byID {
+		if k.BrakedContract != "" {
+			contracts[k.BrakedContract] = true
+		}
+	}
+	return contracts
+}
+
+// nextAt returns when a refused message is sent again, if the brake stays closed. The message is
+// the probe if no other one of its contract is sent before.
+func (m *brakedMessages) nextAt(e *lane.Entry) time.Time {
+	now, contract := m.now(), e.Message.Contract
+	since, isClosed := m.brakes.isClosed(contract)
+	if !isClosed { // another lane has just opened it
+		return now
+	}
+	backoff := m.keys.backoff
+	delay := max(backoff.longestDelay(1), now.Sub(since)/probeShare)
+	probe := now.Add(min(delay, backoff.longestDelay(1000)))
+	for _, k := range m.keys.byID {
+		if k.BrakedContract == contract && k.KeyHash != e.KeyHash() && k.NextAt.After(now) &&
+			!k.NextAt.After(probe) {
+			return laterOf(probe, laterOf(since, e.WaitingSince()).Add(m.brakes.patience))
+		}
+	}
+	return probe
+}
+
+// adopt adapts a stored block to the brakes. If the brakes of its contract are open, the block is
+// tried at once.
+func (m *brakedMessages) adopt(b *lane.KeyBlock) {
+	since, isClosed := m.brakes.isClosed(b.BrakedContract)
+	if !isClosed {
+		b.NextAt = m.now()
+		return
+	}
+	b.NextAt = limitTime(b.NextAt, laterOf(since, m.now()).Add(m.brakes.patience))
+}
+
+// releaseOpened makes the refused messages whose brakes were opened ready to be sent. A block stays
+// marked until its message is sent.
+func (m *brakedMessages) releaseOpened() {
+	generation := m.brakes.count()
+	if generation == m.generation {
+		return
+	}
+	m.generation, m.countedAt = generation, time.Time{}
+	now := m.now()
+	for _, k := range m.keys.byID {
+		if k.BrakedContract == "" || !k.NextAt.After(now) {
+			continue
+		}
+		if _, isClosed := m.brakes.isClosed(k.BrakedContract); isClosed {
+			continue
+		}
+		k.NextAt = now
+		ch := &lane.Change{}
+		ch.SaveBlock(k.KeyBlock)
+		m.journal.addChange(ch, false)
+	}
+}
+
+// list returns the closed brakes for which messages of the lane wait, with the numbers of these
+// messages. The numbers can be a second old.
+func (m *brakedMessages) list() []lane.Brake {
+	now := m.now()
+	if m.countedAt.IsZero() || now.Sub(m.countedAt).Abs() >= countInterval {
+		m.counted, m.countedAt = m.count(), now
+	}
+	return m.counted
+}
+
+func (m *brakedMessages) count() []lane.Brake {
+	messages, keys := map[string]int64{}, map[string]int64{}
+	for _, k := range m.keys.byID {
+		if k.BrakedContract != "" {
+			messages[k.BrakedBy] += k.HeldCount
+			keys[k.BrakedBy]++
+		}
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	closed := m.brakes.list(m.listContracts())
+	for i := range closed {
+		closed[i].Messages, closed[i].Keys = messages[closed[i].Fingerprint], keys[closed[i].Fingerprint]
+	}
+	return closed
+}
+
+// holdBraked makes a refused message wait for its brake. The row has no time of a next attempt: the
+// block has it, because it comes earlier when the brake is opened.
+func (o *outcomeRecorder) holdBraked(c *candidate, ch *lane.Change, result weir.Result) error {
+	result.Outcome = weir.OutcomeUnavailable // the record of a rejection would be that of a death
+	c.entry.Record(result, o.fence, false)
+	ch.Key = c.entry.KeyHash()
+	fingerprint, _ := weir.Fingerprint(c.entry.Message.Contract, result.Status, result.Reason)
+	at := o.braked.nextAt(c.entry)
+	if err := o.scheduleRetry(c, ch, time.Time{}); err != nil {
+		return err
+	}
+	k := o.keys.findHolding(c.entry)
+	k.NextAt, k.BrakedContract, k.BrakedBy = at, c.entry.Message.Contract, fingerprint
+	ch.SaveBlock(k.KeyBlock)
+	o.braked.countedAt = time.Time{}
+	return nil
+}
