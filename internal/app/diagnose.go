@@ -293,6 +293,9 @@ func describeInbox(page storage.FilePage, events int64, now time.Time) Finding {
 
 func (d diagnosis) diagnoseClock(ctx context.Context) Finding {
 	skew, err := d.account.Skew(ctx)
+	if azure.Missing(err) {
+		return Finding{Name: "clock", Detail: "not compared yet; that needs what the first start makes"}
+	}
 	f := addStorageError(Finding{Name: "clock", Todo: todoStorage,
 		Detail: fmt.Sprintf("differs from storage's by about %s", skew.Abs().Round(time.Second))}, err)
 	if err == nil && skew.Abs() >= maxClockSkew {
