@@ -76,7 +76,8 @@ func (c chaining) settingsText() string {
 		text = rememberingRecipe
 	}
 	if c.queries {
-		text = strings.NewReplacer("    get: /items?ref={{ key }}\n", queryOfItems, "json.items", "json.data.items").Replace(text)
+		text = strings.NewReplacer("    get: /items?ref={{ key }}\n", queryOfItems,
+			"json.items", "json.data.items").Replace(text)
 	}
 	return text
 }

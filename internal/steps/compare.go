@@ -38,7 +38,7 @@ func (s *Sender) WarnLookUps(contract string) []string {
 			if !w.isSafe && slices.ContainsFunc(w.requested, usesItem) {
 				warnings = append(warnings, fmt.Sprintf("%s: %s finds an item by the key, %s writes to it, "+
 					"and nothing compares the item with the key: a CMS that ignores case or accents, or finds "+
-					"a part of a value, finds another key's item; see question 2 in docs/recipes.md",
+					"a part of a value, finds another key's item; see question 3 in docs/recipes.md",
 					contract, st.name, w.name))
 				break
 			}
