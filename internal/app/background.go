@@ -164,6 +164,6 @@ func (r *running) newKeeper(leases upkeep.LeaseBlobs) *upkeep.Keeper {
 	if r.inbox != nil {
 		parts.Files = r.inbox
 	}
-	return upkeep.New(upkeep.Config{Retention: retention, Lanes: s.Lanes, Jobs: upkeep.Jobs(parts), Table: r.store.Table,
-		JobsAt: r.upkeepAt, Now: time.Now, Logger: r.log})
+	return upkeep.New(upkeep.Config{Retention: retention, Lanes: s.Lanes, Jobs: upkeep.Jobs(parts),
+		Table: r.store.Table, JobsAt: r.upkeepAt, Now: time.Now, Logger: r.log})
 }

@@ -18,8 +18,8 @@ import (
 	"weir/internal/upkeep"
 )
 
-// newTestKeeper returns the upkeep of a process, on storage in memory. The settings keep the audit log for two days, and
-// the archive of files for three.
+// newTestKeeper returns the upkeep of a process, on storage in memory. The settings keep the audit
+// log for two days, and the archive of files for three.
 func newTestKeeper(t *testing.T, lanes *lanetest.Lanes, accepted storage.Files) (*upkeep.Keeper, *audit.Log) {
 	t.Helper()
 	a, err := New(newEnvironment(t, minimal+"\nauditRetention: 48h\nintake: { files: { retention: 72h } }\n"),

@@ -70,7 +70,8 @@ func runWithAttempter(t *testing.T, f func(t *testing.T, a *testAttempter, e *la
 			}
 		})
 		a.attempter = &attempter{laneScope: p.laneScope, drainer: d, guard: p.guard, history: p.history,
-			prefetch: &bodyPrefetch{store: p.store, room: newPrefetchRoom()}, leastTime: leastTime{d.retryFor}, remembered: p.remembered,
+			prefetch:  &bodyPrefetch{store: p.store, room: newPrefetchRoom()},
+			leastTime: leastTime{d.retryFor}, remembered: p.remembered,
 			missing:   &missingContracts{laneScope: p.laneScope, patience: time.Hour},
 			isTrusted: func() bool { return a.isTrusted }, host: a.host}
 		p.appendMessages("a")

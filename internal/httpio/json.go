@@ -17,9 +17,10 @@ import (
 // maxJSON is the largest size of a body for ReadJSON, in bytes.
 const maxJSON = 64 << 10
 
-// ReadJSON reads a request's body of up to 64 KiB into a struct. The body must be one JSON value. Fields that the
-// struct does not have are refused. So is a name that comes twice in one object, and one that differs from the name of
-// a field in case only. Times are read by weir.ParseTime. The error is a *weir.Error: Unsupported, TooLarge or Malformed.
+// ReadJSON reads a request's body of up to 64 KiB into a struct. The body must be one JSON value.
+// Fields that the struct does not have are refused. So is a name that comes twice in one object,
+// and one that differs from the name of a field in case only. Times are read by weir.ParseTime. The
+// error is a *weir.Error: Unsupported, TooLarge or Malformed.
 func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	if err := checkJSONType(r); err != nil {
 		return err

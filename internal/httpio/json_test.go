@@ -185,7 +185,8 @@ func TestReadJSON_ReadsTimesOfRFC3339(t *testing.T) {
 			continue
 		}
 		if err != nil || len(in.List) != 2 || in.Nested.At == nil || in.Text != "2030-01-31t08:00:00z" {
-			t.Errorf("%q: got %+v, %v; want two times in the list, the nested one, and the text unchanged", text, in, err)
+			t.Errorf("%q: got %+v, %v; want two times in the list, the nested one, and the text unchanged",
+				text, in, err)
 			continue
 		}
 		for _, at := range append(in.List, in.First, *in.Nested.At) {

@@ -22,8 +22,9 @@ func (w *world) fillOutbox(address string, count int, at time.Time) {
 	box := outbox.Outbox{Table: w.store.Table, Partition: w.store.Partition(0)}
 	var events []outbox.Event
 	for n := range count {
-		e := outbox.NewEvent("message.delivered", fmt.Sprint(address, at, n), at.Add(time.Duration(n-count)*time.Microsecond),
-			outbox.CallbackTo, []byte(`{"type":"message.delivered"}`))
+		e := outbox.NewEvent("message.delivered", fmt.Sprint(address, at, n),
+			at.Add(time.Duration(n-count)*time.Microsecond), outbox.CallbackTo,
+			[]byte(`{"type":"message.delivered"}`))
 		e.URL = address
 		events = append(events, e)
 	}
@@ -126,8 +127,8 @@ func checkRowsWritten(t *testing.T, w *world, answer func(*http.Request) (int, h
 	mu.Lock()
 	t.Logf("%d events accepted, %d requests failed, %d rows written, %d queries", accepted, failed, written, queries)
 	if accepted+failed == 0 || written > accepted+2*failed {
-		t.Errorf("got %d rows written for %d accepted events and %d failed requests, want at most %d, and some requests",
-			written, accepted, failed, accepted+2*failed)
+		t.Errorf("got %d rows written for %d accepted events and %d failed requests, want at most %d, "+
+			"and some requests", written, accepted, failed, accepted+2*failed)
 	}
 	if limit := 4*(accepted+failed) + 10*(1+backlog/1000); queries > limit {
 		t.Errorf("got %d queries of the outbox, want at most %d", queries, limit)
@@ -217,11 +218,11 @@ func TestSender_GivesUpUntriedEventsByTheirAge(t *testing.T) {
 				}
 				passTime(40 * time.Minute)
 				told, given := w.seen.countOf("message.delivered told"), w.seen.countOf("message.delivered given_up")
-				// Some events were tried, and are kept for three days from their first try. A slow receiver has got some
-				// of the younger events.
+				// Some events were tried, and are kept for three days from their first try. A slow
+				// receiver has got some of the younger events.
 				if left := w.countAllRows(); left < 2600 || left > 3200 || given < 1200 || given > 3000 {
-					t.Errorf("got %d events told, %d given up, and %d left; want at most the 3000 older ones given up, "+
-						"and about 3000 left", told, given, left)
+					t.Errorf("got %d events told, %d given up, and %d left; want at most the 3000 older "+
+						"ones given up, and about 3000 left", told, given, left)
 				}
 				w.receiver.setAnswer(answerStatus(204))
 				passTime(2 * time.Hour)

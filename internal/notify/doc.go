@@ -33,9 +33,10 @@
 //     at most eight to all hosts together. The host that has waited longest for a request comes first.
 //   - A host that did not answer gets no request during its backoff. After the backoff, each lane sends the host one
 //     event at a time until the host answers.
-//   - Weir writes the row of an event again only after a failed request of this event. So a backlog costs one removed
-//     row for each event, and two written rows for each failed request, however long it is and however slow its receiver
-//     is. Events for which a line has no room stay in their rows: the line keeps the position up to which it was read.
+//   - Weir writes the row of an event again only after a failed request of this event. So a backlog
+//     costs one removed row for each event, and two written rows for each failed request, however
+//     long it is and however slow its receiver is. Events for which a line has no room stay in their
+//     rows: the line keeps the position up to which it was read.
 //
 // # Events of a lane
 //

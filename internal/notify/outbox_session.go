@@ -34,7 +34,7 @@ const (
 type outboxSession struct {
 	*outboxWorker
 	ctx           context.Context // ends with the lease
-	marker        storage.ETag    // the marker's ETag before the last read of new rows began; empty = the outbox was empty
+	marker        storage.ETag    // the marker's ETag before the last read of new rows; empty = no row
 	markerIsFresh bool            // the next readDue need not read the marker again
 	mayHaveUnseen bool            // the outbox may have rows that this session has not read
 	hasUnsent     bool            // some events were read and not sent, so their rows stay

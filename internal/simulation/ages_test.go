@@ -38,7 +38,8 @@ func (s *settings) drawAges(d *dice) {
 }
 
 // simulatesDays reports whether days can pass in a run with this mutant; an empty name means no mutant. Mutants of
-// retention and upkeep show their effect only after days. With other mutants, simulated days can take too much real time: for
+// retention and upkeep show their effect only after days.
+// With other mutants, simulated days can take too much real time: for
 // example, one mutant makes each process always trust its lease, so that the process calls storage each second.
 func simulatesDays(name string) bool {
 	return name == "" || slices.ContainsFunc(mutants, func(m mutant) bool {

@@ -33,7 +33,7 @@ type counts struct {
 	Flowed, Missing                            int
 	Recovered, Ended, Braked                   int
 	Crowded, Turned, Removed, Kept, Items      int
-	Told, ToldAgain, Postponed, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
+	Postponed, Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int
 	// LongestSweep is the duration of the longest sweep in runs of TestLarge. It leaves out sweeps during which storage
 	// operations could fail.
@@ -126,7 +126,7 @@ type checker struct {
 	stuck     string                         // name of the blob that storage refuses to remove; empty = not chosen yet
 	takenSent time.Time                      // when the last request was sent that the CMS took
 	told      map[string]map[weir.Stage]bool // stages in the events that receivers got, by address and message id
-	tries     map[string]int                 // requests to receivers that no written row stands for, by webhook-id and address
+	tries     map[string]int                 // requests to receivers without a row written since, by event
 	history   chronicle
 	runs      []weir.ID       // messages of the runs by hand that were answered
 	entries   map[int]audited // entries of the audit log by their numbers

@@ -207,7 +207,8 @@ func (p *clerk) putFile(ctx context.Context, name, body string) {
 // lease of a bulk replay.
 func (p *clerk) leaveBehind(ctx context.Context, day, n int) {
 	date := time.Now().UTC().Format(time.DateOnly)
-	for _, name := range []string{fmt.Sprintf("%s/1.0/%032d", date, n), fmt.Sprintf("batches/lost-%d-%d/document/0", day, n)} {
+	for _, name := range []string{fmt.Sprintf("%s/1.0/%032d", date, n),
+		fmt.Sprintf("batches/lost-%d-%d/document/0", day, n)} {
 		if err := p.w.account.Blobs().Put(ctx, name, []byte("x")); err != nil {
 			p.w.addProblem("setup", "%v", err)
 		}
@@ -216,9 +217,9 @@ func (p *clerk) leaveBehind(ctx context.Context, day, n int) {
 	_ = p.leases.Acquire(ctx, fmt.Sprintf("replay-%d-%d", day, n), id, depotLease)
 }
 
-// post sends a message of the upstream until it is answered. In some cases storage refuses or does not answer appends for
-// some minutes; the upstream then repeats its post, as a message broker does. Some posts have no Idempotency-Key, so
-// each of their tries is another message.
+// post sends a message of the upstream until it is answered. In some cases storage refuses or does
+// not answer appends for some minutes; the upstream then repeats its post, as a message broker
+// does. Some posts have no Idempotency-Key, so each of their tries is another message.
 func (p *clerk) post(ctx context.Context, name string) {
 	dice := p.w.dice
 	text := name

@@ -18,10 +18,11 @@ import (
 	"weir/internal/storage/memory"
 )
 
-// TestGrowth has a simulated world of its own, because its time is counted in weeks. Each day one process works for some
-// minutes: it takes posts, batches and files, delivers messages, and runs all jobs of upkeep. Then it ends, or is
-// killed. After each day, every row and every blob of the account must be younger than its retention allows, and an
-// upstream's quota must have counted what was stored.
+// TestGrowth has a simulated world of its own, because its time is counted in weeks. Each day one
+// process works for some minutes: it takes posts, batches and files, delivers messages, and runs
+// all jobs of upkeep. Then it ends, or is killed. After each day, every row and every blob of the
+// account must be younger than its retention allows, and an upstream's quota must have counted what
+// was stored.
 
 // depot is a storage account over some weeks. Storage lists slowly and in short pages, so that one call of a job does
 // not reach the end of a long listing.
@@ -60,8 +61,9 @@ func (w *depot) addProblem(kind, format string, args ...any) {
 	w.problems = append(w.problems, kind+": "+fmt.Sprintf(format, args...))
 }
 
-// TestGrowth runs seeds of depots. The environment variable GROWTH is the number of seeds, by default 12. GROWTH_FROM is
-// the first seed, by default 1. If STOP is set, the first failure ends the run.
+// TestGrowth runs seeds of depots. The environment variable GROWTH is the number of seeds, by
+// default 12. GROWTH_FROM is the first seed, by default 1. If STOP is set, the first failure ends
+// the run.
 func TestGrowth(t *testing.T) {
 	seeds, from, step := readSeeds(t, "GROWTH", 12), readNumber(t, "GROWTH_FROM", 1), readNumber(t, "STEP", 1)
 	kept, posts := map[string]int{}, 0
