@@ -86,8 +86,8 @@ func (w *world) fileRejected(ctx context.Context) bool {
 	return w.awaitRest(ctx)
 }
 
-// noteRejected records the sender of a message that the CMS rejects.
-func (c *checker) noteRejected(r *request) {
+// noteBrakedSender records the sender of a message that the CMS rejects.
+func (c *checker) noteBrakedSender(r *request) {
 	if n, err := numberOf(r.body); err == nil && c.w.braking.rejects(n) {
 		c.w.braking.senders[r.p] = true
 	}

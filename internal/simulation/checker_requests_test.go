@@ -26,7 +26,7 @@ func (c *checker) beginRequest(r *request) {
 			r.p.name, r.sent.Sub(until))
 	}
 	c.recordWrite(r, r.fence < l.fence)
-	c.noteRejected(r)
+	c.noteBrakedSender(r)
 	if !r.isRead {
 		c.checkOverlap(l, r)
 		c.checkOneWriter(r)
