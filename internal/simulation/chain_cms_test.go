@@ -353,7 +353,7 @@ func (c *chainWire) newAnswer(r *http.Request, req *chainRequest, plan chainPlan
 		c.p.w.check.noteAnswered(req.request, true)
 	}
 	if isVerdict {
-		c.p.w.check.noteRejected(req.request)
+		c.p.w.check.noteVerdict(req.request)
 	}
 	return &http.Response{StatusCode: max(answer.status, 100), ProtoMajor: 1, ProtoMinor: 1, Header: plan.header,
 		Body: io.NopCloser(body), Request: r}

@@ -204,8 +204,8 @@ func (c *checker) noteAnswered(r *request, whole bool) {
 	}
 }
 
-// noteRejected is called when a process gets an answer to a step that writes, by which the CMS rejects the message.
-func (c *checker) noteRejected(r *request) {
+// noteVerdict is called when a process gets an answer to a step that writes, by which the CMS rejects the message.
+func (c *checker) noteVerdict(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.laneOf(r.id.Lane).log[r.id.Seq-1].isRejected = true
