@@ -76,7 +76,8 @@ func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Ti
 	for _, b := range c.Tail.Brakes {
 		braked[b.Contract] += b.Messages
 	}
-	i.metrics.Saw(number, telemetry.LaneView{Waiting: c.WaitingCount(), Oldest: oldest, Missing: missing, Braked: braked,
+	i.metrics.Saw(number, telemetry.LaneView{Waiting: c.WaitingCount(), Oldest: oldest,
+		Missing: missing, Braked: braked,
 		Paused:      map[string]bool{"operator": byOperator, "calendar": closed, "cms": isPausedByCMS(c.Tail, refused, now)},
 		RefusedKeys: refused.Count})
 }

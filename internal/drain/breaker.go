@@ -107,7 +107,8 @@ func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 		patience = patienceDefault
 	}
 	return &breaker{backoff: b, settle: settle, patience: patience, suspectKeys: suspectKeys,
-		streakKeys: map[string]bool{}, suspects: map[int64]suspicion{}, probedKeys: map[string]bool{}, awayKeys: map[string]bool{}}
+		streakKeys: map[string]bool{}, suspects: map[int64]suspicion{},
+		probedKeys: map[string]bool{}, awayKeys: map[string]bool{}}
 }
 
 // adoptTail takes over the state that the last holder, in this process or another, wrote into tail:

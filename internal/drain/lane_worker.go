@@ -262,7 +262,8 @@ func (t *laneWorker) lookOnce() Report {
 	case at.After(now):
 		reason := t.drainer.explainPause(control, now)
 		return Report{State: Waiting, Until: at, Paused: reason != "", Reason: reason, HolderFence: holderFence,
-			hasBrakes: len(control.Tail.Brakes) > 0, isForCMS: control.Tail.PauseCause != "" && control.Tail.PausedUntil.After(now)}
+			hasBrakes: len(control.Tail.Brakes) > 0,
+			isForCMS:  control.Tail.PauseCause != "" && control.Tail.PausedUntil.After(now)}
 	}
 	if t.hasHolderCommitted(control.Tail) {
 		return Report{State: Busy, HolderFence: holderFence}
@@ -446,8 +447,8 @@ func (t *laneWorker) waitForNextLook(r Report) {
 // forever is the longest wait for a wake. It can be long, because the sweep wakes each lane with work once a minute.
 const forever = 24 * time.Hour
 
-// awaitWake waits for a wake, for at most d, and reports whether one came. It returns early if openCtx ends. If a wake is
-// pending, it takes the wake, even if d is not positive.
+// awaitWake waits for a wake, for at most d, and reports whether one came. It returns early if openCtx
+// ends. If a wake is pending, it takes the wake, even if d is not positive.
 func (t *laneWorker) awaitWake(d time.Duration) bool {
 	select {
 	case <-t.wake:

@@ -31,7 +31,8 @@ const (
 	readsRecoveryMin, readsRecoveryMax = 5 * time.Second, time.Minute
 )
 
-// outlook is what the lanes of a process know together about the CMS. It is safe for concurrent use.
+// outlook is what the lanes of a process know together about the CMS. It is safe for concurrent
+// use.
 type outlook struct {
 	backoff Backoff
 
@@ -62,8 +63,8 @@ func (o *outlook) troubleOf(cause string, now time.Time) *trouble {
 	return t
 }
 
-// planPause is called when a lane begins a pause that the CMS did not ask for. It returns the length of
-// the pause: the given delay, or a shorter one if the lane has to be the scout.
+// planPause is called when a lane begins a pause that the CMS did not ask for. It returns the
+// length of the pause: the given delay, or a shorter one if the lane has to be the scout.
 func (o *outlook) planPause(number int, cause string, now time.Time, delay time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

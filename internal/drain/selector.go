@@ -247,7 +247,8 @@ func (s *selector) holdForContract(k *keyState, e *lane.Entry) bool {
 //   - It is not due yet, because it was moved into the queue early.
 //   - Another message of the key has to be sent first: a message of the log, or a due message that is not moved yet.
 func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
-	if next := e.NextAttempt(); k.BrakedContract == "" && next.After(s.now()) && !s.keys.backoff.isFarAhead(next, s.now()) {
+	if next := e.NextAttempt(); k.BrakedContract == "" && next.After(s.now()) &&
+		!s.keys.backoff.isFarAhead(next, s.now()) {
 		s.deferToRetry(k, e)
 		return false
 	}

@@ -114,7 +114,8 @@ func (ps Pauses) Pause(ctx context.Context, p weir.Pause) error {
 }
 
 // Resume ends the operator's pause of a key or, if key is empty, of the whole lane. With an empty key, Resume also asks
-// the holder to end the pause that Weir makes if the CMS fails (see CMSPause), and to open the lane's brakes. If there are no such pauses, Resume
+// the holder to end the pause that Weir makes if the CMS fails (see CMSPause), and to open the lane's
+// brakes. If there are no such pauses, Resume
 // changes nothing.
 func (ps Pauses) Resume(ctx context.Context, lane int, key string) error {
 	return ps.store.changeLane(ctx, lane, func(c Control) ([]storage.Op, error) {

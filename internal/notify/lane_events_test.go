@@ -224,3 +224,41 @@ func TestSender_ScanEarlierEpochs(t *testing.T) {
 		w.checkOutboxEmpty()
 	})
 }
+
+// saveBrakes writes closed brakes to tail.
+func (w *world) saveBrakes(brakes ...lane.Brake) {
+	w.t.Helper()
+	if w.writer == nil {
+		w.saveUnavailable(0)
+	}
+	ch, b := &lane.Change{}, &lane.Batch{}
+	ch.UpdateTail(func(t *lane.Tail) { t.Brakes = brakes })
+	b.TryAdd(ch)
+	w.commitBatch(b)
+}
+
+// A receiver gets one event about a brake, and another one if the brake closes again later.
+func TestSender_ContractRejected(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.startSender(withLaneReceiver(t))
+		brake := lane.Brake{Contract: "article", Fingerprint: "f1", CMSStatus: 422, Reason: "no teaser",
+			Since: time.Now().UTC()}
+		w.saveBrakes(brake)
+		w.sweepEachMinute(3*time.Minute, p)
+		if w.joinEventTypes() != "contract.rejected " {
+			t.Fatalf("got the events %q, want \"contract.rejected \"", w.joinEventTypes())
+		}
+		if d := w.receiver.listEvents()[0].event.Data; d["contract"] != "article" || d["reason"] != "no teaser" {
+			t.Errorf("got %v, want the contract article and the reason \"no teaser\"", d)
+		}
+		w.saveBrakes()
+		w.sweepEachMinute(2*time.Minute, p)
+		brake.Since = time.Now().UTC()
+		w.saveBrakes(brake)
+		w.sweepEachMinute(2*time.Minute, p)
+		if w.joinEventTypes() != "contract.rejected contract.rejected " {
+			t.Errorf("got the events %q, want two of contract.rejected", w.joinEventTypes())
+		}
+		w.checkOutboxEmpty()
+	})
+}

@@ -196,7 +196,8 @@ func (v *forecaster) brakeOf(st weir.Status) *lane.Brake {
 		return nil
 	}
 	for i, b := range v.control.Tail.Brakes {
-		if fingerprint, _ := weir.Fingerprint(st.Message.Contract, st.CMSStatus, st.LastError); b.Fingerprint == fingerprint {
+		fingerprint, _ := weir.Fingerprint(st.Message.Contract, st.CMSStatus, st.LastError)
+		if b.Fingerprint == fingerprint {
 			return &v.control.Tail.Brakes[i]
 		}
 	}

@@ -77,7 +77,7 @@ var mutants = []mutant{
 	{"a replayed message is still counted as dead", "lane/replay.go", "t.Counts.Dead--", "", "books", ""},
 	{"a replayed message is put behind its key", "lane/replay.go", "Key: rows.HeldKey(e.BlockID(), e.orderPos())", "Key: rows.HeldKey(e.BlockID(), OrderPos(e.Seq()+1000))", "rows|order", ""},
 	{"a step longer than all pauses is taken for the work of a wrong clock", "drain/backoff.go", "longest = max(longest, step)", "_ = step", "early", ""},
-	{"a retry is sent early with a replayed message before it", "drain/selector.go", "if next := e.NextAttempt(); k.BrakedContract == \"\" && next.After(s.now()) && ", "if next := e.NextAttempt(); false && ", "early", "6000"},
+	{"a retry is sent early with a replayed message before it", "drain/selector.go", "if next := e.NextAttempt(); k.BrakedContract == \"\" && next.After(s.now()) &&", "if next := e.NextAttempt(); false &&", "early", "6000"},
 	{"pauses are not checked again before a message is sent", "drain/attempter.go", "err != nil || !may {", "err != nil || !may && false {", "paused", ""},
 	{"an old read of the pauses is used", "drain/operator_pauses.go", "return now.Sub(p.askedAt) > maxPausesAge", "return false", "paused", ""},
 	{"a message parked in a pause is overtaken", "drain/selector.go", "k.LogWaitsFrom, k.IsParked = e.Seq(), true", "_ = 0", "order", ""},

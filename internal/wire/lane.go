@@ -91,8 +91,9 @@ type Brake struct {
 	CMSStatus   int       `json:"cmsStatus,omitempty"` // 0 = the request could not be built
 	Reason      string    `json:"reason"`              // normalised, as in the lists of errors
 	Since       time.Time `json:"since"`
-	Messages    int64     `json:"messages"` // number of messages that wait, with those behind them in the lines of their keys
-	Keys        int64     `json:"keys"`     // number of ordering keys of these messages
+	// Messages is the number of messages that wait, with those behind them in the lines of their keys.
+	Messages int64 `json:"messages"`
+	Keys     int64 `json:"keys"` // number of ordering keys of these messages
 }
 
 // IsErrorOver reports whether a message was delivered after the attempt of LastError.
