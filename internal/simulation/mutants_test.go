@@ -62,7 +62,7 @@ var mutants = []mutant{
 	{"a message found late is put at the end of the log", "drain/due_position.go", "!e.due.At.Before(now) {", "!e.due.At.Before(now) || true {", "order", ""},
 	{"a message accepted after the due time of another goes before it", "drain/due_mover.go", "return !due.After(e.Message.AcceptedAt)", "return false", "order", "3000@5370"},
 	{"a key is not pending while a release is written", "drain/due_mover.go", "return m.moves.shut[keyHash] || m.moves.waiting[keyHash]", "return m.moves.waiting[keyHash]", "unreleased|order|books|repeat|rows", ""},
-	{"releases that were refused with another one are forgotten", "drain/due_mover.go", "mv.ready = append(again, mv.ready...)", "_ = again", "stuck|late|rows", "3000@101785"},
+	{"releases that were refused with another one are forgotten", "drain/due_mover.go", "mv.ready = append(again, mv.ready...)", "_ = again", "stuck|late|rows", "3000@686"},
 	{"each release has a transaction of its own", "drain/due_mover.go", "maxMoves = 20", "maxMoves = 1", "slow|late", "3000@298"},
 	{"no lead, however long storage takes", "drain/lead_time.go", "return min(max(l.read.longest()+l.write.longest(), leadMin), leadMax)", "return 0 * leadMin", "late|unfair|slow", "3000@955"},
 	{"sent messages are not recorded for positions", "drain/due_position.go", "p.sentBelow = max(p.sentBelow, e.NextLogSeq())", "_ = e", "order", "3000@107"},
