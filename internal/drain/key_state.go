@@ -107,16 +107,16 @@ func newKeyStates(now func() time.Time, b Backoff) *keyStates {
 }
 
 // loadBlocks takes over the stored blocks. It calls adoptMissing for the blocks that wait for a missing contract, and
-// adoptBraked for those that wait for a brake. If
-// the NextAt of another block is too far ahead, a holder with a wrong clock has written the time, and loadBlocks
-// replaces the time by the present time.
+// adoptBraked for those that wait for a brake. If the NextAt of another block is too far ahead, a holder with a wrong
+// clock has written the time, and loadBlocks replaces the time by the present time.
 func (ks *keyStates) loadBlocks(stored []lane.KeyBlock, adoptMissing, adoptBraked func(*lane.KeyBlock)) {
 	for _, b := range stored {
-		if b.MissingContract != "" {
+		switch {
+		case b.MissingContract != "":
 			adoptMissing(&b)
-		} else if b.BrakedContract != "" {
+		case b.BrakedContract != "":
 			adoptBraked(&b)
-		} else if ks.backoff.isFarAhead(b.NextAt, ks.now()) {
+		case ks.backoff.isFarAhead(b.NextAt, ks.now()):
 			b.NextAt = ks.now()
 		}
 		ks.byID[b.ID] = &keyState{KeyBlock: b, isMixed: true}
