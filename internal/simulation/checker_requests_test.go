@@ -129,6 +129,7 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 	if r.attempt-f.base > c.w.attempts && !c.mayTryMore(f) {
 		c.addViolation("attempts", "attempt %d of %d for seq %d", r.attempt-f.base, c.w.attempts, f.id.Seq)
 	}
+	f.lastSent = time.Now()
 	for _, o := range l.log {
 		if o.item != f.item || o == f || o.waits {
 			continue

@@ -58,7 +58,7 @@ const recordedWithin = 15 * time.Second
 // trying is the checker's knowledge of a message's attempts since its last replay.
 type trying struct {
 	failedAt   time.Time // when a commit first recorded a counted attempt; zero = none did
-	lastFailed time.Time // when a commit last recorded one
+	lastSent   time.Time // when a process last sent the message
 	isRejected bool      // a process got an answer by which the CMS rejects the message
 }
 
@@ -75,7 +75,6 @@ func (c *checker) noteAttempts(f *filed, op storage.Op) {
 		if f.failedAt.IsZero() {
 			f.failedAt = time.Now()
 		}
-		f.lastFailed = time.Now()
 	}
 }
 
@@ -123,9 +122,9 @@ func (c *checker) checkNotHasty(f *filed, op storage.Op) {
 }
 
 // mayTryMore reports whether a message whose attempts are used up may be tried again, because its
-// last failure came before the least time was over.
+// last attempt began before the least time was over.
 func (c *checker) mayTryMore(f *filed) bool {
-	return c.w.retryFor > 0 && f.lastFailed.Sub(f.failedAt) < c.w.retryFor+recordedWithin
+	return c.w.retryFor > 0 && f.lastSent.Sub(f.failedAt) < c.w.retryFor+recordedWithin
 }
 
 // isRejection reports whether the CMS rejects a message by a status. Other statuses of 4xx are not about the content of
