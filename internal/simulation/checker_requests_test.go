@@ -126,10 +126,10 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 			f.id.Lane)
 	}
 	c.checkContent(f, r)
+	f.noteAttempt(r.attempt)
 	if r.attempt-f.base > c.w.attempts && !c.mayTryMore(f) {
 		c.addViolation("attempts", "attempt %d of %d for seq %d", r.attempt-f.base, c.w.attempts, f.id.Seq)
 	}
-	f.lastSent = time.Now()
 	for _, o := range l.log {
 		if o.item != f.item || o == f || o.waits {
 			continue

@@ -58,7 +58,9 @@ const recordedWithin = 15 * time.Second
 // trying is the checker's knowledge of a message's attempts since its last replay.
 type trying struct {
 	failedAt   time.Time // when a commit first recorded a counted attempt; zero = none did
-	lastSent   time.Time // when a process last sent the message
+	attempt    int       // number of the attempt that a process made last
+	sentAt     time.Time // when that attempt began
+	countedAt  time.Time // when the last attempt with a smaller number began; it is one that counts
 	isRejected bool      // a process got an answer by which the CMS rejects the message
 }
 
@@ -121,10 +123,19 @@ func (c *checker) checkNotHasty(f *filed, op storage.Op) {
 	}
 }
 
+// noteAttempt records a request for a message. An attempt that does not count keeps its number: the
+// next attempt has the same.
+func (f *trying) noteAttempt(number int) {
+	if number != f.attempt {
+		f.countedAt = f.sentAt
+	}
+	f.attempt, f.sentAt = number, time.Now()
+}
+
 // mayTryMore reports whether a message whose attempts are used up may be tried again, because its
-// last attempt began before the least time was over.
+// last attempt that counts began before the least time was over.
 func (c *checker) mayTryMore(f *filed) bool {
-	return c.w.retryFor > 0 && f.lastSent.Sub(f.failedAt) < c.w.retryFor+recordedWithin
+	return c.w.retryFor > 0 && f.countedAt.Sub(f.failedAt) < c.w.retryFor+recordedWithin
 }
 
 // isRejection reports whether the CMS rejects a message by a status. Other statuses of 4xx are not about the content of
