@@ -171,7 +171,7 @@ func TestBatch_StorageAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitCondition("the handler has logged that storage is away", time.Minute,
-		func() bool { return strings.Contains(s.output.String(), `"batch: step failed`) })
+		func() bool { return strings.Contains(s.output.String(), `"job: run failed`) })
 	s.storage.restart(t)
 	b := s.awaitBatch(address, "all are delivered", 5*time.Minute,
 		func(b postedBatch) bool { return b.State == "filed" && b.Stages["delivered"] == paths*versions })

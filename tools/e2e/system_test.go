@@ -76,7 +76,7 @@ func TestMain(m *testing.M) {
 
 // testsAtOnce is the number of tests that run in parallel. Most tests wait most of the time, so
 // more tests than processors can run.
-const testsAtOnce = 8
+const testsAtOnce = 6
 
 func buildPrograms(dir string) error {
 	tools, root := "..", filepath.Join("..", "..")
