@@ -19,7 +19,7 @@ type recipeUnderTest struct {
 	open func(t *testing.T, slugs ...string) (*recipe, store)
 	// messages has a message of each contract, by the contract's name. %s stands for the key.
 	messages map[string]string
-	// keepsSlug says why the CMS cannot store another slug than the one that it is asked for. Empty = it can.
+	// keepsSlug is the reason why the CMS never stores another slug than the requested one. Empty = it can.
 	keepsSlug string
 	// hasNoDrafts has the contracts whose items the CMS can only publish.
 	hasNoDrafts []string

@@ -2,7 +2,7 @@ package app
 
 import "fmt"
 
-// liberties are what a fake CMS takes with slugs, as real CMSs do. The zero value takes none.
+// liberties are the ways in which a fake CMS changes or confuses slugs, as real CMSs do. The zero value has none.
 type liberties struct {
 	isFound   func(stored, asked string) bool // whether a look-up shows an item; nil = if the slugs are equal
 	rename    func(asked string) string       // the slug that the CMS stores; nil = the one that it was asked for

@@ -282,7 +282,7 @@ func TestRecipe_StrapiRefusals(t *testing.T) {
 	}
 }
 
-// The draft of a document can have another slug than what is published. So the slug can be taken by an entry that no
+// The draft of a document can have another slug than its published entry. So the slug can be taken by an entry that no
 // look-up of drafts finds.
 func TestRecipe_StrapiRenamed(t *testing.T) {
 	t.Parallel()

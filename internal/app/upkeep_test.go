@@ -108,8 +108,8 @@ func TestUpkeep_ALongArchiveStarvesNoJob(t *testing.T) {
 	})
 }
 
-// Twelve instances write the history for three weeks, and operators change 26,000 messages in an hour. However much
-// that is, only what is not expired is left.
+// Twelve instances write the history for three weeks, and operators change 26,000 messages in an hour. The
+// clean-up removes everything that is expired.
 func TestUpkeep_HistoryAndAuditLogStayBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -151,7 +151,7 @@ func newDeadListCommand(a *apiCommand) *cobra.Command {
 const maxPage = 200
 
 // beginAnew reports whether a list has to be read from its beginning, because err is about an outdated position. It
-// says so to the user.
+// then prints a line about that.
 func (a *apiCommand) beginAnew(err error) bool {
 	if !remote.IsOutdated(err) {
 		return false

@@ -85,7 +85,7 @@ func (a Answer) IsErrorPage() bool {
 	return a.IsForeignPage() || a.hasTypeOfHTML() && strings.HasPrefix(strings.TrimSpace(a.Text()), "<")
 }
 
-// hasTypeOfHTML reports whether the header Content-Type says HTML.
+// hasTypeOfHTML reports whether the header Content-Type names HTML.
 func (a Answer) hasTypeOfHTML() bool {
 	kind, _, _ := strings.Cut(strings.ToLower(a.Header.Get("Content-Type")), ";")
 	return slices.Contains([]string{"text/html", "application/xhtml+xml"}, strings.TrimSpace(kind))

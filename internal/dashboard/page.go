@@ -32,10 +32,10 @@ type page struct {
 	self  *url.URL
 	code  int
 	mu    sync.Mutex // guards Unread
-	held  []func()   // give back the memory that the page holds until it is written
+	held  []func()   // free the memory that the page holds until it is written
 }
 
-// releaseAll gives back the memory that the page holds.
+// releaseAll frees the memory that the page holds.
 func (p *page) releaseAll() {
 	for _, release := range p.held {
 		release()

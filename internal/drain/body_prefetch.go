@@ -85,7 +85,7 @@ func (p *bodyPrefetch) prefetchAll(ctx context.Context, next []*lane.Entry) {
 	}
 }
 
-// forget gives the room of a fetch back.
+// forget frees the room of a fetch.
 func (p *bodyPrefetch) forget(e *lane.Entry, f *bodyFetch) {
 	delete(p.running, e)
 	p.room.Release(f.weight)

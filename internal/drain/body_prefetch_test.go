@@ -26,7 +26,7 @@ func checkRoom(t *testing.T, when string, room *semaphore.Weighted, want int64) 
 }
 
 // The lanes of a process share the room for prefetched bodies. A body without room is loaded when it is sent. A body
-// that was sent or forgotten gives its room back, and so does the end of a session.
+// that was sent or forgotten frees its room, and so does the end of a session.
 func TestBodyPrefetch_LanesShareTheRoom(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		p.appendMessages("a", "b", "c", "d", "e")

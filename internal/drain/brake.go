@@ -80,7 +80,7 @@ func (b *brakes) judgeRejection(e *lane.Entry, r weir.Result, now time.Time) bra
 	fingerprint, reason := weir.Fingerprint(contract, r.Status, r.Reason)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k := b.of(contract, fingerprint)
+	k := b.findOrAdd(contract, fingerprint)
 	switch {
 	case !k.closedAt.IsZero() && now.Sub(laterOf(k.closedAt, e.WaitingSince())) < b.patience:
 		return isRefused
@@ -97,8 +97,8 @@ func (b *brakes) judgeRejection(e *lane.Entry, r weir.Result, now time.Time) bra
 	return closesIt
 }
 
-// of returns a brake. The caller holds mu.
-func (b *brakes) of(contract, fingerprint string) *brake {
+// findOrAdd returns a brake, which is new if there was none. The caller holds mu.
+func (b *brakes) findOrAdd(contract, fingerprint string) *brake {
 	all := b.byContract[contract]
 	if all == nil {
 		all = map[string]*brake{}
@@ -117,9 +117,9 @@ func (b *brakes) of(contract, fingerprint string) *brake {
 // forgotten.
 const maxBrakes = 1000
 
-// open opens the brakes of a contract, because the CMS has taken a message of it, or an operator
+// openAllOf opens the brakes of a contract, because the CMS has taken a message of it, or an operator
 // has resumed a lane. It reports whether one was closed.
-func (b *brakes) open(contract string, now time.Time) bool {
+func (b *brakes) openAllOf(contract string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.openedAt[contract] = now
@@ -134,16 +134,16 @@ func (b *brakes) open(contract string, now time.Time) bool {
 	return wasClosed
 }
 
-// adopt takes over the brakes in tail, which another holder has closed. A contract whose brakes
+// adoptStored takes over the brakes in tail, which another holder has closed. A contract whose brakes
 // were opened since stays open.
-func (b *brakes) adopt(stored []lane.Brake) {
+func (b *brakes) adoptStored(stored []lane.Brake) {
 	if b.limit == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range stored {
-		if k := b.of(s.Contract, s.Fingerprint); k.closedAt.IsZero() && s.Since.After(b.openedAt[s.Contract]) {
+		if k := b.findOrAdd(s.Contract, s.Fingerprint); k.closedAt.IsZero() && s.Since.After(b.openedAt[s.Contract]) {
 			k.closedAt, k.Brake = s.Since, s
 		}
 	}
@@ -161,8 +161,8 @@ func (b *brakes) isClosed(contract string) (since time.Time, is bool) {
 	return since, is
 }
 
-// list returns the closed brakes of some contracts, sorted by contract and fingerprint.
-func (b *brakes) list(contracts map[string]bool) (closed []lane.Brake) {
+// listClosed returns the closed brakes of some contracts, sorted by contract and fingerprint.
+func (b *brakes) listClosed(contracts map[string]bool) (closed []lane.Brake) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for contract := range contracts {
@@ -183,18 +183,18 @@ func (b *brakes) list(contracts map[string]bool) (closed []lane.Brake) {
 func (b *brakes) hasOpened(stored []lane.Brake) bool {
 	return slices.ContainsFunc(stored, func(s lane.Brake) bool {
 		_, is := b.isClosed(s.Contract)
-		return !is && !b.openedSince(s.Contract).Before(s.Since)
+		return !is && !b.readOpenedAt(s.Contract).Before(s.Since)
 	})
 }
 
-func (b *brakes) openedSince(contract string) time.Time {
+func (b *brakes) readOpenedAt(contract string) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.openedAt[contract]
 }
 
-// count returns a number that changes when closed brakes are opened.
-func (b *brakes) count() int {
+// readGeneration returns a number that changes when closed brakes are opened.
+func (b *brakes) readGeneration() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.generation

@@ -19,8 +19,8 @@ type brakedMessages struct {
 	countedAt  time.Time // zero = the next call of list counts
 }
 
-// judge returns the outcome of a rejected message that counts for it.
-func (m *brakedMessages) judge(c *candidate, result weir.Result) weir.Outcome {
+// judgeRejection returns the outcome of a rejected message that counts for it.
+func (m *brakedMessages) judgeRejection(c *candidate, result weir.Result) weir.Outcome {
 	switch m.brakes.judgeRejection(c.entry, result, m.now()) {
 	case isRefused:
 		c.isBraked = true
@@ -33,9 +33,9 @@ func (m *brakedMessages) judge(c *candidate, result weir.Result) weir.Outcome {
 	return result.Outcome
 }
 
-// open opens the brakes of a contract of which the CMS has taken a message.
-func (m *brakedMessages) open(contract string) {
-	if m.brakes.open(contract, m.now()) {
+// openContract opens the brakes of a contract of which the CMS has taken a message.
+func (m *brakedMessages) openContract(contract string) {
+	if m.brakes.openAllOf(contract, m.now()) {
 		m.log.Info("drain: brake opened", "subject", contract, "fence", m.fence)
 		m.opened()
 	}
@@ -50,7 +50,7 @@ func (m *brakedMessages) eraseReasons() {
 // openAll opens the brakes for which messages of the lane wait, because an operator has resumed it.
 func (m *brakedMessages) openAll() {
 	for contract := range m.listContracts() {
-		m.open(contract)
+		m.openContract(contract)
 	}
 }
 
@@ -84,9 +84,9 @@ func (m *brakedMessages) nextAt(e *lane.Entry) time.Time {
 	return probe
 }
 
-// adopt adapts a stored block to the brakes. If the brakes of its contract are open, the block is
+// adoptBlock adapts a stored block to the brakes. If the brakes of its contract are open, the block is
 // tried at once.
-func (m *brakedMessages) adopt(b *lane.KeyBlock) {
+func (m *brakedMessages) adoptBlock(b *lane.KeyBlock) {
 	since, isClosed := m.brakes.isClosed(b.BrakedContract)
 	if !isClosed {
 		b.NextAt = m.now()
@@ -98,7 +98,7 @@ func (m *brakedMessages) adopt(b *lane.KeyBlock) {
 // releaseOpened makes the refused messages whose brakes were opened ready to be sent. A block stays
 // marked until its message is sent.
 func (m *brakedMessages) releaseOpened() {
-	generation := m.brakes.count()
+	generation := m.brakes.readGeneration()
 	if generation == m.generation {
 		return
 	}
@@ -118,17 +118,17 @@ func (m *brakedMessages) releaseOpened() {
 	}
 }
 
-// list returns the closed brakes for which messages of the lane wait, with the numbers of these
+// listWaiting returns the closed brakes for which messages of the lane wait, with the numbers of these
 // messages. The numbers can be a second old.
-func (m *brakedMessages) list() []lane.Brake {
+func (m *brakedMessages) listWaiting() []lane.Brake {
 	now := m.now()
 	if m.countedAt.IsZero() || now.Sub(m.countedAt).Abs() >= countInterval {
-		m.counted, m.countedAt = m.count(), now
+		m.counted, m.countedAt = m.countWaiting(), now
 	}
 	return m.counted
 }
 
-func (m *brakedMessages) count() []lane.Brake {
+func (m *brakedMessages) countWaiting() []lane.Brake {
 	messages, keys := map[string]int64{}, map[string]int64{}
 	for _, k := range m.keys.byID {
 		if k.BrakedContract != "" {
@@ -139,7 +139,7 @@ func (m *brakedMessages) count() []lane.Brake {
 	if len(messages) == 0 {
 		return nil
 	}
-	closed := m.brakes.list(m.listContracts())
+	closed := m.brakes.listClosed(m.listContracts())
 	for i := range closed {
 		closed[i].Messages, closed[i].Keys = messages[closed[i].Fingerprint], keys[closed[i].Fingerprint]
 	}

@@ -126,7 +126,7 @@ func (o *outlook) takeReadTurn(now time.Time) (isDue bool, next time.Duration) {
 }
 
 // announceRecovery is called when a lane that had paused has delivered a message. It ends the
-// pauses of the other lanes of this process, and tells other processes by a row in storage.
+// pauses of the other lanes of this process, and stores a row that other processes read.
 func (d *Drainer) announceRecovery(number int, r lane.Recovery) {
 	if !d.outlook.noteRecovery(r) {
 		return

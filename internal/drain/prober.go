@@ -37,7 +37,7 @@ func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 	if result.Unsent || result.IsOwnFault {
 		return result.Outcome
 	}
-	if result.Outcome == weir.OutcomeRejected && p.braked.judge(c, result) == weir.OutcomeUnavailable {
+	if result.Outcome == weir.OutcomeRejected && p.braked.judgeRejection(c, result) == weir.OutcomeUnavailable {
 		return weir.OutcomeUnavailable
 	}
 	if c.block != nil {
@@ -54,7 +54,7 @@ func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 		p.endDeferral()
 	}
 	if outcome == weir.OutcomeDelivered {
-		p.braked.open(c.entry.Message.Contract)
+		p.braked.openContract(c.entry.Message.Contract)
 	}
 	if p.breaker.takeRecovery(outcome) {
 		p.recovered(lane.Recovery{Contract: c.entry.Message.Contract, At: result.StartedAt})

@@ -60,7 +60,7 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	remembered := &rememberedIDs{laneScope: scope, isUsedBy: d.Remembers, byKey: map[string]lane.Remembered{}}
 	s.missing = &missingContracts{laneScope: scope, patience: cmp.Or(d.Patience, patienceDefault)}
 	s.braked = &brakedMessages{laneScope: scope, brakes: d.brakes, keys: s.keys, journal: s.journal,
-		generation: d.brakes.count(), opened: func() { d.wakeBraked(t.number) }}
+		generation: d.brakes.readGeneration(), opened: func() { d.wakeBraked(t.number) }}
 	guard := &crashGuard{journal: s.journal}
 	history := &deliveryHistory{laneScope: scope}
 	s.requests = &requestHandler{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
@@ -95,13 +95,13 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 	if spacer := &s.drainer.spacer; s.store.Lanes == 1 {
 		spacer.adoptNext(limitTime(t.NextAllowedAt, s.now().Add(spacer.interval)))
 	}
-	s.drainer.brakes.adopt(t.Brakes)
+	s.drainer.brakes.adoptStored(t.Brakes)
 	if !t.NextDueAt.IsZero() { // zero = no message is held or scheduled
 		blocks, err := s.store.DeliveryState().ReadBlocks(ctx, s.lane)
 		if err != nil {
 			return err
 		}
-		s.keys.loadBlocks(blocks, s.missing.adopt, s.braked.adopt)
+		s.keys.loadBlocks(blocks, s.missing.adopt, s.braked.adoptBlock)
 	}
 	if err := s.attempter.history.loadTracked(ctx, t); err != nil {
 		return err
@@ -338,7 +338,7 @@ func (s *session) buildHandOver() *lane.Change {
 func (s *session) saveProgress(ch *lane.Change) {
 	cursor, due, untried, handled := s.readAhead.cursorSeq(), s.nextDueAt(), s.nextUntriedAt(), s.requests.handled
 	releasedAt, sentBelow := s.keys.lastReleasedAt, s.due.positions.sentBelow
-	breaker, missing, brakes := *s.breaker, s.missing.list(s.keys), s.braked.list()
+	breaker, missing, brakes := *s.breaker, s.missing.list(s.keys), s.braked.listWaiting()
 	allowedAt := time.Time{}
 	if s.store.Lanes == 1 {
 		allowedAt = s.drainer.spacer.nextAllowedAt()

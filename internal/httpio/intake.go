@@ -139,7 +139,7 @@ const largeRetry = 20 * time.Millisecond
 // growLarge waits until common memory, or the memory of the part "last", is free.
 func (h *reservation) growLarge(ctx context.Context, more int64) error {
 	i := h.intake
-	more += h.small // a large body gives the memory for small bodies back
+	more += h.small // a large body frees the memory for small bodies
 	for {
 		switch {
 		case i.common.TryAcquire(more):
@@ -159,7 +159,7 @@ func (h *reservation) growLarge(ctx context.Context, more int64) error {
 	}
 }
 
-// becomeLast gives the body the memory of the part "last", and returns the memory that it had.
+// becomeLast assigns the memory of the part "last" to the body, and returns the memory that it had.
 func (h *reservation) becomeLast() {
 	h.isLast = true
 	h.intake.common.Release(h.common)

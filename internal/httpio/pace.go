@@ -32,7 +32,7 @@ func newPace(w http.ResponseWriter) *pace {
 	return &pace{control: http.NewResponseController(w), began: time.Now()}
 }
 
-// extend gives the sender more time, because it had to wait for Weir.
+// extend adds to the time of the sender, because it had to wait for Weir.
 func (p *pace) extend(waited time.Duration) { p.began = p.began.Add(waited) }
 
 // setDeadline sets the moment until which the next bytes must arrive.

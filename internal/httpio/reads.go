@@ -40,7 +40,7 @@ func (r *Reads) Take(ctx context.Context) (done func(), err error) {
 	return func() { r.free.Release(1) }, nil
 }
 
-// Limit returns a handler that takes the memory of a body before it calls h, and gives it back when h has returned.
+// Limit returns a handler that takes the memory of a body before it calls h, and frees it when h has returned.
 func (r *Reads) Limit(logger *slog.Logger, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		done, err := r.Take(request.Context())
