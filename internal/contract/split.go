@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"mime"
-	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -19,8 +17,8 @@ import (
 // Part is one element that a Splitter cuts out of a document.
 type Part struct {
 	Line int // line of the start tag in the document, from 1
-	// Body has the element's bytes, in UTF-8, with one addition: the start tag also declares the namespaces that the
-	// element inherits.
+	// Body has the element's bytes, in UTF-8. Only the start tag differs: it also declares the
+	// namespaces that the element inherits, and xml:base (resolved), xml:lang and xml:space.
 	Body []byte
 	Err  error // set if the part is too large; such a part has no Body
 }
@@ -43,21 +41,18 @@ type Splitter struct {
 
 type splitElement struct {
 	raw      xml.Name
-	declared []string     // namespace prefixes that the element declares; nil inside a part
-	states   []splitState // one state for each path; nil inside a part
+	declared []string      // namespace prefixes that the element declares; nil inside a part
+	states   []splitState  // one state for each path; nil inside a part
+	holds    xmlAttributes // none inside a part
 }
 
 // openPart is a part whose end tag has not been read.
 type openPart struct {
 	depth     int    // number of open elements around the part
 	line      int    // line of the start tag in the document, from 1
-	insertAt  int    // offset in the part at which the name in the start tag ends
-	inherited []byte // namespace declarations that are inserted at insertAt
+	startTag  []byte // start tag of the part's body
+	rawLength int    // length of the start tag in the document
 }
-
-// maxInherited limits the bytes of the namespace declarations that are added to a part. Without the limit, a document
-// with one large declaration and many small parts would grow to a multiple of its size.
-const maxInherited = 4 << 10
 
 // Split returns a Splitter of a document. The document may have any encoding that a body of Accept may have; its parts
 // are in UTF-8. A part is an element that one of the paths selects and that lies in no other part. The error is a
@@ -230,12 +225,12 @@ func (p *Splitter) startElement(t xml.StartElement, raw string, line int) string
 		return problem
 	}
 	if p.isSelected(e.states) {
-		inherited := p.inheritedBy(t) // only for parts: inheritedBy is slow with many namespaces
-		if len(inherited) > maxInherited {
-			return fmt.Sprintf("a part inherits more than %d bytes of namespace declarations", maxInherited)
+		// Only for parts, because completeStartTag is slow with many namespaces.
+		tag, problem := p.completeStartTag(t, raw, p.parentAttributes(), e.holds)
+		if problem != "" {
+			return problem
 		}
-		p.part = &openPart{depth: len(p.open), line: line, inherited: inherited,
-			insertAt: 1 + len(joinRawName(t.Name))}
+		p.part = &openPart{depth: len(p.open), line: line, startTag: tag, rawLength: len(raw)}
 		p.source.beginPart()
 	} else if !utf8.ValidString(raw) {
 		return "the document is not valid UTF-8"
@@ -257,7 +252,11 @@ func (p *Splitter) enterElement(t xml.StartElement) (splitElement, string) {
 	if problem != "" {
 		return splitElement{}, problem
 	}
-	e := splitElement{raw: t.Name, declared: declared, states: make([]splitState, len(p.paths))}
+	holds, problem := p.parentAttributes().inherit(t.Attr)
+	if problem != "" {
+		return splitElement{}, problem
+	}
+	e := splitElement{raw: t.Name, declared: declared, holds: holds, states: make([]splitState, len(p.paths))}
 	for i, path := range p.paths {
 		parent := startState
 		if len(p.open) > 0 {
@@ -268,6 +267,14 @@ func (p *Splitter) enterElement(t xml.StartElement) (splitElement, string) {
 	return e, ""
 }
 
+// parentAttributes returns the attributes of the prefix xml that hold for the innermost open element.
+func (p *Splitter) parentAttributes() xmlAttributes {
+	if len(p.open) == 0 {
+		return xmlAttributes{}
+	}
+	return p.open[len(p.open)-1].holds
+}
+
 func (p *Splitter) isSelected(states []splitState) bool {
 	for i, path := range p.paths {
 		if path.isSelected(states[i]) {
@@ -275,35 +282,6 @@ func (p *Splitter) isSelected(states []splitState) bool {
 		}
 	}
 	return false
-}
-
-// inheritedBy returns a declaration for each namespace in scope, sorted by prefix. It leaves out the prefixes that the
-// start tag t declares itself.
-func (p *Splitter) inheritedBy(t xml.StartElement) []byte {
-	own := map[string]bool{"xml": true}
-	for _, a := range t.Attr {
-		switch {
-		case a.Name.Space == "xmlns":
-			own[a.Name.Local] = true
-		case a.Name.Space == "" && a.Name.Local == "xmlns":
-			own[""] = true
-		}
-	}
-	var b bytes.Buffer
-	for _, prefix := range slices.Sorted(maps.Keys(p.namespaces)) {
-		bound := p.namespaces[prefix]
-		if own[prefix] || len(bound) == 0 || bound[len(bound)-1] == "" {
-			continue
-		}
-		b.WriteString(" xmlns")
-		if prefix != "" {
-			b.WriteString(":" + prefix)
-		}
-		b.WriteString(`="`)
-		_ = xml.EscapeText(&b, []byte(bound[len(bound)-1])) // a Buffer returns no error
-		b.WriteByte('"')
-	}
-	return b.Bytes()
 }
 
 func (p *Splitter) endElement(t xml.EndElement) string {
@@ -325,14 +303,14 @@ func (p *Splitter) endPart() *Part {
 	open := p.part
 	p.part = nil
 	written, isWhole := p.source.endPart(p.decoder.InputOffset())
-	if !isWhole || int64(len(written)+len(open.inherited)) > p.limits.MaxBody {
+	size := len(written) + len(open.startTag) - open.rawLength
+	if !isWhole || int64(size) > p.limits.MaxBody {
 		return &Part{Line: open.line, Err: newError(weir.TooLarge,
 			fmt.Sprintf("the part is over %d bytes (maxBody in weir.yaml)", p.limits.MaxBody))}
 	}
-	body := make([]byte, 0, len(written)+len(open.inherited))
-	body = append(body, written[:open.insertAt]...)
-	body = append(body, open.inherited...)
-	return &Part{Line: open.line, Body: append(body, written[open.insertAt:]...)}
+	body := make([]byte, 0, size)
+	body = append(body, open.startTag...)
+	return &Part{Line: open.line, Body: append(body, written[open.rawLength:]...)}
 }
 
 // endDocument returns io.EOF if the document is complete, and otherwise an error.

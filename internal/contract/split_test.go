@@ -354,6 +354,7 @@ func FuzzSplit(f *testing.F) {
 	f.Add(`<a xmlns:p="urn:p"><b>1</b><p:b/></a>`, "/a/b")
 	f.Add("<a>\n<b x='1'><c/></b></a>", "//b")
 	f.Add(`<?xml version="1.0"?><a xmlns="urn:x"><b xmlns=""/></a>`, "/{urn:x}a/*")
+	f.Add(`<a xml:base="http://h/x/" xml:lang="de"><b xml:base = '../y'/></a>`, "/a/b")
 	f.Fuzz(func(t *testing.T, document, path string) {
 		p, err := contract.CompileSplitPath(path)
 		if err != nil {
