@@ -57,7 +57,8 @@ space := $(subst ,, )
 LONGEST := $(addprefix internal/,simulation storage/azure drain overview)
 
 # The tests of these packages watch other processes, such as handlers and browsers, which have no race detector. They
-# wait much of the time, so two packages run at a time: the longest, and beside it the others.
+# wait much of the time, so all other tests run at the same time, and two of these packages: the longest, and beside it
+# the others.
 OF_PROCESSES := e2e bench pages release realbroker realcms
 
 # Compilers, linkers and tests have memory enough. The garbage collector would take a sixth of their time.
@@ -68,7 +69,7 @@ TEST_GOGC := 400
 GO_TEST = go test $(1) -shuffle=on -count=1 -vet=off -timeout 0 $(TESTFLAGS)
 LONGEST_FIRST = $(addprefix ./,$(LONGEST)) $(call LIST_OTHERS,.,$(LONGEST))
 TEST_PROGRAM = $(call GO_TEST,-C .) -race -json $(LONGEST_FIRST)
-TEST_TOOLS = $(call GO_TEST,-C tools) -race -json $(call LIST_OTHERS,tools,$(OF_PROCESSES))
+TEST_TOOLS = $(call GO_TEST,-C tools) -race -p 1 -json $(call LIST_OTHERS,tools,$(OF_PROCESSES))
 TEST_PROCESSES = $(call GO_TEST,-C tools) -p 2 -json $(addprefix ./,$(OF_PROCESSES))
 
 # The test of the Dockerfile runs its `go mod download` without a proxy. The build alone does not fetch each module of
@@ -77,7 +78,7 @@ test: packages ## every test: unit, conformance on memory and Azurite, end to en
 	@$(MAKE) --no-print-directory azurite wordpress openapi axe
 	@go mod download
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
-	@GOGC=$(TEST_GOGC) $(PROGRESS) -- $(TEST_PROGRAM) -- $(TEST_TOOLS) -- $(TEST_PROCESSES)
+	@GOGC=$(TEST_GOGC) $(PROGRESS) -- $(TEST_PROCESSES) -- $(TEST_PROGRAM) -- $(TEST_TOOLS)
 
 packages: ## install the packages of Debian that the tests need and this machine lacks; INSTALL=0 = only name them
 	@tools/realcms/install-packages.sh

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,60 +18,97 @@ import (
 // checkInterval is the time between two looks for a stall, at most.
 const checkInterval = time.Second
 
-// runCommand runs a command in a process group of its own, so that all of its processes can be ended, and follows its
-// events. At the end it prints the numbers of tests and the time.
-func (p *progress) runCommand(command []string, signals <-chan os.Signal) error {
-	name, packages := describeCommand(command)
-	fmt.Fprintf(p.out, "%s, %s\n", name, countPackages(packages))
-	before, startedAt := p.counts, p.now()
-	p.startCommand(packages)
+// command is a go test, and the state of its packages.
+type command struct {
+	name      string
+	output    io.Reader
+	startedAt time.Time
+	process   *testProcess // nil in tests of the state
 
-	cmd := exec.Command(command[0], command[1:]...)
+	running  map[string]*packageRun
+	builds   map[string][]string // output of builds, by import path
+	packages int                 // number of packages; 0 = not known
+	ended    int                 // number of packages that have ended
+	failures []string            // names of the packages that failed
+	counts   counts
+}
+
+// addCommand adds a command that has begun to print its events.
+func (p *progress) addCommand(name string, packages int, output io.Reader) *command {
+	c := &command{name: name, packages: packages, output: output, startedAt: p.now(),
+		running: map[string]*packageRun{}, builds: map[string][]string{}}
+	p.commands = append(p.commands, c)
+	return c
+}
+
+// startCommand runs a command in a process group of its own, so that all of its processes can be ended.
+func (p *progress) startCommand(args []string) error {
+	name, packages := describeCommand(args)
+	fmt.Fprintf(p.out, "%s, %s\n", name, countPackages(packages))
+
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stderr, cmd.SysProcAttr = p.commandOut, &syscall.SysProcAttr{Setpgid: true}
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer reader.Close()
 	cmd.Stdout = writer
 	err = cmd.Start()
 	writer.Close()
 	if err != nil {
+		reader.Close()
 		return err
 	}
-	err = p.followCommand(cmd, reader, signals)
-	fmt.Fprintf(p.out, "%s: %s in %s\n", name, p.counts.minus(before), p.now().Sub(startedAt).Round(time.Second))
-	return err
+
+	p.addCommand(name, packages, reader).process = &testProcess{cmd: cmd, reader: reader, killAfter: p.killAfter}
+	return nil
 }
 
-// followCommand follows the events of a started command until it has ended. A stall or a signal ends it early.
-func (p *progress) followCommand(cmd *exec.Cmd, reader *os.File, signals <-chan os.Signal) error {
-	ticks := time.NewTicker(p.interval)
-	defer ticks.Stop()
-	checks := time.NewTicker(min(checkInterval, p.stall/4))
-	defer checks.Stop()
-
-	group := processGroup(cmd.Process.Pid)
-	var processes []int
-	var killer *time.Timer
-	end := func(signal syscall.Signal) {
-		if killer == nil {
-			// Listed before the signal: the children of an ended process have another parent.
-			processes = listDescendants(int(group))
-			killer = time.AfterFunc(p.killAfter, func() {
-				group.kill(syscall.SIGKILL, processes)
-				reader.Close() // a process that is out of reach may hold the other end
-			})
-		}
-		group.kill(signal, nil)
+// endCommand handles the end of the output of a command, and prints the numbers of tests and the time.
+func (p *progress) endCommand(c *command, readErr error) {
+	err := cmp.Or(c.result(), readErr)
+	if c.process != nil {
+		err = cmp.Or(err, c.process.wait())
 	}
-	err := p.follow(reader, events{ticks.C, checks.C, signals}, end)
 
-	if killer != nil {
-		killer.Stop()
-		group.kill(syscall.SIGKILL, processes)
+	fmt.Fprintf(p.out, "%s: %s in %s\n", c.name, c.counts, p.now().Sub(c.startedAt).Round(time.Second))
+	if err != nil {
+		p.reportError(err)
 	}
-	return cmp.Or(err, cmd.Wait())
+}
+
+// testProcess is the process of a command, and all that it has started.
+type testProcess struct {
+	cmd       *exec.Cmd
+	reader    *os.File
+	killAfter time.Duration
+
+	killer      *time.Timer // nil before the first signal
+	descendants []int
+}
+
+// end sends a signal to all processes of the group, and kills all that are left some time after the first signal.
+func (t *testProcess) end(signal syscall.Signal) {
+	group := processGroup(t.cmd.Process.Pid)
+	if t.killer == nil {
+		// Listed before the signal: the children of an ended process have another parent.
+		t.descendants = listDescendants(int(group))
+		t.killer = time.AfterFunc(t.killAfter, func() {
+			group.kill(syscall.SIGKILL, t.descendants)
+			t.reader.Close() // a process that is out of reach may hold the other end
+		})
+	}
+	group.kill(signal, nil)
+}
+
+// wait waits for a process whose output has ended. After a signal it kills what is left.
+func (t *testProcess) wait() error {
+	if t.killer != nil {
+		t.killer.Stop()
+		processGroup(t.cmd.Process.Pid).kill(syscall.SIGKILL, t.descendants)
+	}
+	t.reader.Close()
+	return t.cmd.Wait()
 }
 
 // processGroup is the number of a group of processes.
@@ -111,12 +149,15 @@ func listDescendants(pid int) (found []int) {
 	return found
 }
 
-// describeCommand returns the beginning of a command, with the module that it tests, and the number of packages. The
-// packages follow the last flag, which has no value of its own.
+// describeCommand returns the beginning of a command, with the module that it tests and the flag of the race detector,
+// and the number of packages. The packages follow the last flag, which has no value of its own.
 func describeCommand(command []string) (name string, packages int) {
 	name = strings.Join(command[:min(2, len(command))], " ")
 	if i := slices.Index(command, "-C"); i >= 0 && i+1 < len(command) {
 		name += " -C " + command[i+1]
+	}
+	if slices.Contains(command, "-race") {
+		name += " -race"
 	}
 	for _, arg := range slices.Backward(command) {
 		if strings.HasPrefix(arg, "-") {

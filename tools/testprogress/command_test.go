@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -74,8 +75,9 @@ func (r *endedRun) run(t *testing.T, o options, packages []string, signals chan 
 	for lines := bufio.NewScanner(reader); lines.Scan(); {
 		r.lines = append(r.lines, lines.Text())
 		if _, number, isSleeper := strings.Cut(lines.Text(), "sleeper "); isSleeper {
-			fmt.Sscan(number, &r.sleeper)
-			if signals != nil {
+			pid, _ := strconv.Atoi(number)
+			r.sleepers = append(r.sleepers, pid)
+			if len(r.sleepers) == 1 && signals != nil {
 				signals <- os.Interrupt
 			}
 		}
@@ -85,10 +87,10 @@ func (r *endedRun) run(t *testing.T, o options, packages []string, signals chan 
 
 // endedRun is a run of the tests that writeHanging writes.
 type endedRun struct {
-	lines   []string
-	code    int
-	sleeper int // number of the process that the hanging test started
-	dump    string
+	lines    []string
+	code     int
+	sleepers []int // numbers of the processes that the hanging tests started
+	dump     string
 }
 
 // checkEnd checks the exit code and the last line, and that no process is left.
@@ -98,15 +100,14 @@ func (r *endedRun) checkEnd(t *testing.T, code int, last string) {
 		t.Errorf("got code %d and\n%s\nwant code %d and the last line %q", r.code,
 			strings.Join(r.lines, "\n"), code, last)
 	}
-	if r.sleeper == 0 {
-		t.Fatalf("the hanging test did not start:\n%s", strings.Join(r.lines, "\n"))
+	if len(r.sleepers) == 0 {
+		t.Fatalf("no hanging test started:\n%s", strings.Join(r.lines, "\n"))
 	}
+
 	looks := time.NewTicker(10 * time.Millisecond)
 	defer looks.Stop()
-	for deadline := time.Now().Add(10 * time.Second); isAlive(r.sleeper); <-looks.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d still runs", r.sleeper)
-		}
+	for slices.ContainsFunc(r.sleepers, isAlive) {
+		<-looks.C
 	}
 }
 
@@ -125,12 +126,30 @@ func TestRunAll_CountsAllCommands(t *testing.T) {
 	}
 }
 
+// Each command ends only after the other has started.
+func TestRunAll_RunsCommandsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var commands [][]string
+	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		commands = append(commands, []string{"sh", "-c", fmt.Sprintf(`cd %q && touch %s
+			until test -e %s; do sleep 0.01; done
+			echo '{"Action":"skip","Package":"weir/%s"}'`, dir, names[0], names[1], names[0])})
+	}
+
+	p := newProgress(io.Discard, time.Now, options{interval: time.Hour, stall: time.Hour, buildStall: time.Hour,
+		commandOut: io.Discard})
+	if code := runAll(p, commands, nil); code != 0 {
+		t.Errorf("got code %d, want 0", code)
+	}
+}
+
 func TestRunAll_EndsAStalledRun(t *testing.T) {
 	t.Parallel()
 	var r endedRun
-	r.run(t, options{stall: 2 * time.Second}, []string{"./pass", "./hang", "./pass"}, nil)
-	r.checkEnd(t, 1, "total 1 passed, 0 failed, 0 skipped")
-	for _, want := range []string{"no test failed: TestHangs made no progress for 2s",
+	r.run(t, options{stall: 2 * time.Second}, []string{"./hang", "./hang"}, nil)
+	r.checkEnd(t, 1, "total 0 passed, 0 failed, 0 skipped")
+	for _, want := range []string{"no test failed: TestHangs, TestHangs made no progress for 2s",
 		"the goroutines are in " + r.dump, "testprogress: 1 of 1 packages failed: hanging/hang"} {
 		if !slices.Contains(r.lines, want) {
 			t.Errorf("got\n%s\nwant the line %q", strings.Join(r.lines, "\n"), want)
@@ -144,26 +163,27 @@ func TestRunAll_EndsAStalledRun(t *testing.T) {
 func TestRunAll_EndsAllProcessesAfterAnInterrupt(t *testing.T) {
 	t.Parallel()
 	var r endedRun
-	r.run(t, options{stall: time.Hour}, []string{"./hang", "./pass"}, make(chan os.Signal, 1))
+	r.run(t, options{stall: time.Hour}, []string{"./hang", "./hang"}, make(chan os.Signal, 1))
 	r.checkEnd(t, 130, "total 0 passed, 0 failed, 0 skipped")
 }
 
 // A process that ignores signals is killed, and so is one that holds the output.
-func TestRunCommand_KillsWhatIgnoresSignals(t *testing.T) {
+func TestRunAll_KillsWhatIgnoresSignals(t *testing.T) {
 	t.Parallel()
 	signals := make(chan os.Signal, 1)
 	p := newProgress(io.Discard, time.Now, options{interval: time.Hour, stall: time.Hour, buildStall: time.Hour,
 		killAfter: 50 * time.Millisecond, commandOut: io.Discard})
 	signals <- syscall.SIGTERM
-	if err := p.runCommand([]string{"sh", "-c", `trap "" INT TERM; while :; do sleep 1; done`}, signals); err == nil {
-		t.Error("got no error of a command that was killed")
+	stubborn := []string{"sh", "-c", `trap "" INT TERM; while :; do sleep 1; done`}
+	if code := runAll(p, [][]string{stubborn, stubborn}, signals); code != 130 || !p.hasFailed {
+		t.Errorf("got code %d, failed: %v, of commands that were killed, want 130 and true", code, p.hasFailed)
 	}
 }
 
 func TestDescribeCommand(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"go test -C tools -race -timeout 0 -json weir/a weir/b": "go test -C tools 2",
+		"go test -C tools -race -timeout 0 -json weir/a weir/b": "go test -C tools -race 2",
 		"go test -json weir/a": "go test 1",
 		"go":                   "go 0",
 	} {

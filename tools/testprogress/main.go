@@ -1,9 +1,11 @@
-// Command testprogress runs commands go test -json one after the other, and prints:
+// Command testprogress runs commands go test -json at the same time, and prints:
 //
 //   - a line for each package that has ended, and for each skipped test
 //   - the output of each failed test
 //   - at an interval, the running tests, for how long each has run, and what is left
 //   - after each command its numbers of tests and its time, and at the end the numbers over all commands
+//
+// Tests that watch other processes wait much of the time. The tests of another command use the processors meanwhile.
 //
 // Usage:
 //
@@ -47,24 +49,28 @@ func main() {
 	os.Exit(runAll(newProgress(os.Stdout, time.Now, o), commands, signals))
 }
 
-// runAll runs the commands one after the other, and returns the exit code of this program.
+// runAll runs the commands at the same time, and returns the exit code of this program.
 func runAll(p *progress, commands [][]string, signals <-chan os.Signal) int {
-	code := 0
-	for _, command := range commands {
-		err := p.runCommand(command, signals)
-		if err != nil {
-			fmt.Fprintln(p.out, "testprogress:", err)
-			code = 1
-		}
-		if p.isInterrupted {
-			code = 130
-		}
-		if p.isStalled || p.isInterrupted {
-			break
+	for _, args := range commands {
+		if err := p.startCommand(args); err != nil {
+			p.reportError(err)
 		}
 	}
+
+	ticks := time.NewTicker(p.interval)
+	defer ticks.Stop()
+	checks := time.NewTicker(min(checkInterval, p.stall/4))
+	defer checks.Stop()
+	p.follow(events{ticks.C, checks.C, signals})
+
 	fmt.Fprintf(p.out, "total %s\n", p.counts)
-	return code
+	switch {
+	case p.isInterrupted:
+		return 130
+	case p.hasFailed:
+		return 1
+	}
+	return 0
 }
 
 // splitCommands splits the arguments at each "--". It leaves out empty commands.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,27 +41,29 @@ func (c counts) String() string {
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", c.passed, c.failed, c.skipped)
 }
 
-func (c counts) minus(other counts) counts {
-	return counts{c.passed - other.passed, c.failed - other.failed, c.skipped - other.skipped}
+// add counts a test that has ended with the action.
+func (c *counts) add(action string) {
+	switch action {
+	case "pass":
+		c.passed++
+	case "fail":
+		c.failed++
+	case "skip":
+		c.skipped++
+	}
 }
 
 // progress is the state of all runs of go test. It is not safe for concurrent use.
 type progress struct {
 	options
-	out     io.Writer
-	now     func() time.Time
-	counts  counts // over all commands
-	hasDump bool   // this process has written to the file of dumps
-
-	isStalled, isInterrupted bool
-
-	// The fields below are of one command.
-	running     map[string]*packageRun
-	builds      map[string][]string // output of builds, by import path
-	packages    int                 // number of packages of the command; 0 = not known
-	ended       int                 // number of packages that have ended
-	failures    []string            // names of the packages that failed
+	out         io.Writer
+	now         func() time.Time
+	commands    []*command
+	counts      counts // over all commands
 	lastEventAt time.Time
+	hasDump     bool // this process has written to the file of dumps
+
+	isStalled, isInterrupted, hasFailed bool
 }
 
 // packageRun is a package whose tests are running.
@@ -80,83 +81,104 @@ type testRun struct {
 }
 
 func newProgress(out io.Writer, now func() time.Time, o options) *progress {
-	p := &progress{out: out, now: now, options: o}
-	p.startCommand(0)
-	return p
+	return &progress{out: out, now: now, options: o, lastEventAt: now()}
 }
 
-// startCommand forgets the packages of the command before.
-func (p *progress) startCommand(packages int) {
-	p.running, p.builds = map[string]*packageRun{}, map[string][]string{}
-	p.packages, p.ended, p.failures = packages, 0, nil
-	p.lastEventAt = p.now()
+// reportError prints an error, which makes the run a failed one.
+func (p *progress) reportError(err error) {
+	fmt.Fprintln(p.out, "testprogress:", err)
+	p.hasFailed = true
 }
 
 // errNothing is the result of a command without packages.
 var errNothing = errors.New("no package was tested")
 
-// events are the sources of events beside the output of a command.
+// events are the sources of events beside the output of the commands.
 type events struct {
 	ticks, checks <-chan time.Time
 	signals       <-chan os.Signal
 }
 
-// follow reads the output of a command until it ends. At each tick it prints the running tests, and at each check it
-// looks for a stall. A stall and a signal call end once each; a second signal kills at once. It returns an error if the
-// run failed, or if "in" cannot be read.
-func (p *progress) follow(in io.Reader, other events, end func(syscall.Signal)) error {
-	lines, readErr := make(chan string), make(chan error, 1)
-	go func() {
-		defer close(lines)
-		scanner := bufio.NewScanner(in)
-		scanner.Buffer(nil, 16<<20) // tests can print long lines
-		for scanner.Scan() {
-			lines <- scanner.Text()
-		}
-		readErr <- scanner.Err()
-	}()
-	for {
+// outputLine is a line that a command has printed, or the end of its output.
+type outputLine struct {
+	from    *command
+	text    string
+	isEnd   bool
+	readErr error // after the end
+}
+
+// readOutput sends each line of the command's output, and its end.
+func (c *command) readOutput(lines chan<- outputLine) {
+	scanner := bufio.NewScanner(c.output)
+	scanner.Buffer(nil, 16<<20) // tests can print long lines
+	for scanner.Scan() {
+		lines <- outputLine{from: c, text: scanner.Text()}
+	}
+	lines <- outputLine{from: c, isEnd: true, readErr: scanner.Err()}
+}
+
+// follow reads the output of all commands until they end. At each tick it prints the running tests, and at each check
+// it looks for a stall. A stall and a signal end the commands; a second signal kills them at once.
+func (p *progress) follow(other events) {
+	lines := make(chan outputLine)
+	for _, c := range p.commands {
+		go c.readOutput(lines)
+	}
+
+	for left := slices.Clone(p.commands); len(left) > 0; {
 		select {
-		case line, isOpen := <-lines:
-			if !isOpen {
-				return cmp.Or(p.result(), <-readErr)
+		case line := <-lines:
+			if !line.isEnd {
+				p.handleLine(line.from, line.text)
+				continue
 			}
-			p.handleLine(line)
+			p.endCommand(line.from, line.readErr)
+			left = slices.DeleteFunc(left, func(c *command) bool { return c == line.from })
 		case <-other.ticks:
 			p.printRunning()
 		case <-other.checks:
-			p.checkStall(end)
+			p.checkStall(left)
 		case <-other.signals:
-			if p.isInterrupted {
-				end(syscall.SIGKILL)
-			} else {
-				p.isInterrupted = true
-				fmt.Fprintln(p.out, "interrupted")
-				end(syscall.SIGINT)
-			}
+			p.handleInterrupt(left)
 		}
 	}
 }
 
+func (p *progress) handleInterrupt(left []*command) {
+	if p.isInterrupted {
+		endCommands(left, syscall.SIGKILL)
+		return
+	}
+	p.isInterrupted = true
+	fmt.Fprintln(p.out, "interrupted")
+	endCommands(left, syscall.SIGINT)
+}
+
+func endCommands(commands []*command, signal syscall.Signal) {
+	for _, c := range commands {
+		c.process.end(signal)
+	}
+}
+
 // checkStall ends a run without progress. SIGQUIT makes a Go program print its goroutines.
-func (p *progress) checkStall(end func(syscall.Signal)) {
+func (p *progress) checkStall(left []*command) {
 	if p.isStalled || p.isInterrupted {
 		return
 	}
 	if text := p.describeStall(); text != "" {
 		p.isStalled = true
 		fmt.Fprintln(p.out, text)
-		end(syscall.SIGQUIT)
+		endCommands(left, syscall.SIGQUIT)
 	}
 }
 
-func (p *progress) result() error {
+func (c *command) result() error {
 	switch {
-	case len(p.failures) > 0:
-		return fmt.Errorf("%d of %d packages failed: %s", len(p.failures), p.ended, strings.Join(p.failures, ", "))
-	case len(p.running) > 0:
-		return fmt.Errorf("did not end: %s", strings.Join(slices.Sorted(maps.Keys(p.running)), ", "))
-	case p.ended == 0:
+	case len(c.failures) > 0:
+		return fmt.Errorf("%d of %d packages failed: %s", len(c.failures), c.ended, strings.Join(c.failures, ", "))
+	case len(c.running) > 0:
+		return fmt.Errorf("did not end: %s", strings.Join(slices.Sorted(maps.Keys(c.running)), ", "))
+	case c.ended == 0:
 		return errNothing
 	}
 	return nil
@@ -167,11 +189,13 @@ func (p *progress) result() error {
 func (p *progress) describeStall() string {
 	quiet := p.now().Sub(p.lastEventAt)
 	var tests, waiting []string
-	for _, name := range slices.Sorted(maps.Keys(p.running)) {
-		run := p.running[name]
-		tests = append(tests, run.findRunning()...)
-		if len(run.tests) > 0 {
-			waiting = append(waiting, name)
+	for _, c := range p.commands {
+		for _, name := range slices.Sorted(maps.Keys(c.running)) {
+			run := c.running[name]
+			tests = append(tests, run.findRunning()...)
+			if len(run.tests) > 0 {
+				waiting = append(waiting, name)
+			}
 		}
 	}
 
@@ -197,7 +221,7 @@ func (p *progress) describeFailures() string {
 	return fmt.Sprintf("%d tests failed;", p.counts.failed)
 }
 
-func (p *progress) handleLine(line string) {
+func (p *progress) handleLine(c *command, line string) {
 	p.lastEventAt = p.now()
 	var e event
 	if err := json.Unmarshal([]byte(line), &e); err != nil || e.Action == "" {
@@ -205,28 +229,28 @@ func (p *progress) handleLine(line string) {
 		return
 	}
 	if e.Action == "build-output" {
-		p.builds[e.ImportPath] = append(p.builds[e.ImportPath], e.Output)
+		c.builds[e.ImportPath] = append(c.builds[e.ImportPath], e.Output)
 		return
 	}
 	if e.Package == "" {
 		return
 	}
-	run := p.running[e.Package]
+	run := c.running[e.Package]
 	if run == nil {
 		run = &packageRun{tests: map[string]*testRun{}, output: map[string][]string{}}
-		p.running[e.Package] = run
+		c.running[e.Package] = run
 	}
 	if p.verbose && e.Action == "output" && !p.isStalled {
 		fmt.Fprint(p.out, e.Output)
 	}
 	if e.Test == "" {
-		p.handlePackage(e, run)
+		p.handlePackage(c, e, run)
 	} else {
-		p.handleTest(e, run)
+		p.handleTest(c, e, run)
 	}
 }
 
-func (p *progress) handleTest(e event, run *packageRun) {
+func (p *progress) handleTest(c *command, e event, run *packageRun) {
 	top, _, isSubtest := strings.Cut(e.Test, "/")
 	switch e.Action {
 	case "run", "cont":
@@ -236,7 +260,7 @@ func (p *progress) handleTest(e event, run *packageRun) {
 	case "output":
 		run.output[top] = append(run.output[top], e.Output)
 	case "pass", "skip", "fail":
-		p.countTest(e)
+		p.countTest(c, e)
 		delete(run.tests, e.Test)
 		if isSubtest {
 			return
@@ -253,19 +277,15 @@ func (p *progress) handleTest(e event, run *packageRun) {
 
 // countTest counts a test that has ended. It prints the name of a skipped test, because this project allows no skipped
 // tests.
-func (p *progress) countTest(e event) {
-	switch e.Action {
-	case "pass":
-		p.counts.passed++
-	case "fail":
-		p.counts.failed++
-	case "skip":
-		p.counts.skipped++
+func (p *progress) countTest(c *command, e event) {
+	p.counts.add(e.Action)
+	c.counts.add(e.Action)
+	if e.Action == "skip" {
 		fmt.Fprintf(p.out, "SKIP  %s %s\n", e.Package, e.Test)
 	}
 }
 
-func (p *progress) handlePackage(e event, run *packageRun) {
+func (p *progress) handlePackage(c *command, e event, run *packageRun) {
 	switch e.Action {
 	case "output":
 		run.output[""] = append(run.output[""], e.Output)
@@ -275,18 +295,18 @@ func (p *progress) handlePackage(e event, run *packageRun) {
 	case "skip":
 		fmt.Fprintf(p.out, "      %s  no tests\n", e.Package)
 	case "fail":
-		p.printFailedPackage(e, run)
+		p.printFailedPackage(c, e, run)
 	default:
 		return
 	}
-	p.ended++
-	delete(p.running, e.Package)
+	c.ended++
+	delete(c.running, e.Package)
 }
 
 // printFailedPackage prints the output of the build, of the tests that ran when the process ended, and of the package
 // itself, if no failed test has explained the failure.
-func (p *progress) printFailedPackage(e event, run *packageRun) {
-	fmt.Fprint(p.out, strings.Join(p.builds[e.FailedBuild], ""))
+func (p *progress) printFailedPackage(c *command, e event, run *packageRun) {
+	fmt.Fprint(p.out, strings.Join(c.builds[e.FailedBuild], ""))
 	for _, test := range slices.Sorted(maps.Keys(run.output)) {
 		if test != "" && run.tests[test] != nil && !run.tests[test].isPaused {
 			p.printOutput(run.output[test])
@@ -296,5 +316,5 @@ func (p *progress) printFailedPackage(e event, run *packageRun) {
 		p.printOutput(run.output[""])
 	}
 	fmt.Fprintf(p.out, "FAIL  %s  %.1fs\n", e.Package, e.Elapsed)
-	p.failures = append(p.failures, e.Package)
+	c.failures = append(c.failures, e.Package)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,13 +53,14 @@ func TestFollow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			err := newProgress(&out, time.Now, options{}).follow(strings.NewReader(c.in), events{}, nil)
-			text := ""
-			if err != nil {
-				text = err.Error()
-			}
-			if out.String() != c.out || text != c.err {
-				t.Errorf("got %q and error %q, want %q and %q", out.String(), text, c.out, c.err)
+			p := newProgress(&out, func() time.Time { return time.Time{} }, options{})
+			p.addCommand("it", 0, strings.NewReader(c.in))
+			p.follow(events{})
+
+			printed, last, _ := strings.Cut(out.String(), "it: ")
+			_, problem, hasFailed := strings.Cut(last, "testprogress: ")
+			if problem = strings.TrimSuffix(problem, "\n"); printed != c.out || problem != c.err || hasFailed != p.hasFailed {
+				t.Errorf("got %q and error %q (failed: %v), want %q and %q", printed, problem, p.hasFailed, c.out, c.err)
 			}
 		})
 	}
@@ -68,29 +68,33 @@ func TestFollow(t *testing.T) {
 
 func TestFollow_CountsTestsAndSubtests(t *testing.T) {
 	t.Parallel()
-	p := newProgress(io.Discard, time.Now, options{})
-	for range 2 {
-		if err := p.follow(strings.NewReader(passing), events{}, nil); err != nil {
-			t.Fatal(err)
-		}
-		p.startCommand(0)
+	var out strings.Builder
+	p := newProgress(&out, func() time.Time { return time.Time{} }, options{})
+	p.addCommand("one", 2, strings.NewReader(passing))
+	p.addCommand("other", 2, strings.NewReader(passing))
+	p.follow(events{})
+	if want := (counts{passed: 4}); p.counts != want || p.hasFailed {
+		t.Errorf("got %v over two commands, failed: %v, want %v and false", p.counts, p.hasFailed, want)
 	}
-	if want := (counts{passed: 4}); p.counts != want {
-		t.Errorf("got %v over two commands, want %v", p.counts, want)
+	for _, name := range []string{"one", "other"} {
+		if want := name + ": 2 passed, 0 failed, 0 skipped in 0s\n"; !strings.Contains(out.String(), want) {
+			t.Errorf("got\n%s\nwant the line %q", out.String(), want)
+		}
 	}
 }
 
 // fakeRun is a run in a time that only the test moves on.
 type fakeRun struct {
 	*progress
-	out strings.Builder
-	at  time.Time
+	command *command
+	out     strings.Builder
+	at      time.Time
 }
 
 func newFakeRun(o options, packages int) *fakeRun {
 	r := &fakeRun{at: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	r.progress = newProgress(&r.out, func() time.Time { return r.at }, o)
-	r.startCommand(packages)
+	r.command = r.addCommand("it", packages, nil)
 	return r
 }
 
@@ -98,7 +102,7 @@ func newFakeRun(o options, packages int) *fakeRun {
 func (r *fakeRun) handleAll(actions ...string) {
 	for _, text := range actions {
 		action, test, _ := strings.Cut(text, " ")
-		r.handleLine(`{"Action":"` + action + `","Package":"weir/a","Test":"` + test + `"}`)
+		r.handleLine(r.command, `{"Action":"`+action+`","Package":"weir/a","Test":"`+test+`"}`)
 		r.at = r.at.Add(time.Minute)
 	}
 }
@@ -134,6 +138,39 @@ func TestPrintRunning(t *testing.T) {
 				t.Errorf("got %q, want %q", r.out.String(), c.want)
 			}
 		})
+	}
+}
+
+func TestPrintRunning_ShowsAllCommands(t *testing.T) {
+	t.Parallel()
+	r := newFakeRun(options{}, 3)
+	other := r.addCommand("other", 4, nil)
+	r.handleAll("run TestA")
+	r.handleLine(other, `{"Action":"run","Package":"weir/b","Test":"TestB"}`)
+	r.printRunning()
+	want := "...   weir/a  0 passed; running: TestA (1m0s)\n...   weir/b  0 passed; running: TestB (0s); 5 packages left\n"
+	if r.out.String() != want {
+		t.Errorf("got %q, want %q", r.out.String(), want)
+	}
+}
+
+// A run makes progress as long as one of its commands does.
+func TestDescribeStall_LooksAtAllCommands(t *testing.T) {
+	t.Parallel()
+	r := newFakeRun(options{stall: 5 * time.Minute, buildStall: 30 * time.Minute}, 1)
+	other := r.addCommand("other", 1, nil)
+	r.handleAll("run TestA", "run TestB")
+	for range 6 {
+		r.at = r.at.Add(3 * time.Minute)
+		if got := r.describeStall(); got != "" {
+			t.Fatalf("got %q although the other command made progress", got)
+		}
+		r.handleLine(other, `{"Action":"output","Package":"weir/b","Test":"TestC","Output":"x"}`)
+	}
+
+	r.at = r.at.Add(5 * time.Minute)
+	if got, want := r.describeStall(), "no test failed: TestA, TestB made no progress for 5m0s"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -49,8 +49,30 @@ func (r *packageRun) countPaused() (n int) {
 // have run for the longest time. The last line also has the number of packages that have not begun.
 func (p *progress) printRunning() {
 	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(p.running)) {
-		run := p.running[name]
+	ended, left := 0, 0
+	for _, c := range p.commands {
+		shown := p.describeRunning(c)
+		lines = append(lines, shown...)
+		ended += c.ended
+		left += max(0, c.packages-c.ended-len(shown))
+	}
+
+	if len(lines) == 0 {
+		lines = append(lines, "...   no test runs yet")
+		if ended > 0 {
+			lines[0] = "...   no test runs"
+		}
+	}
+	if left > 0 {
+		lines[len(lines)-1] += fmt.Sprintf("; %s left", countPackages(left))
+	}
+	fmt.Fprintln(p.out, strings.Join(lines, "\n"))
+}
+
+// describeRunning returns a line for each package of the command with running tests.
+func (p *progress) describeRunning(c *command) (lines []string) {
+	for _, name := range slices.Sorted(maps.Keys(c.running)) {
+		run := c.running[name]
 		tests := run.findRunning()
 		if len(tests) == 0 {
 			continue
@@ -62,18 +84,7 @@ func (p *progress) printRunning() {
 		}
 		lines = append(lines, line+"; running: "+p.describeTests(run, tests))
 	}
-
-	left := p.packages - p.ended - len(lines)
-	if len(lines) == 0 {
-		lines = append(lines, "...   no test runs yet")
-		if p.ended > 0 {
-			lines[0] = "...   no test runs"
-		}
-	}
-	if left > 0 {
-		lines[len(lines)-1] += fmt.Sprintf("; %s left", countPackages(left))
-	}
-	fmt.Fprintln(p.out, strings.Join(lines, "\n"))
+	return lines
 }
 
 func (p *progress) describeTests(run *packageRun, tests []string) string {
