@@ -110,6 +110,8 @@ var may = map[string][]string{
 		"weir/internal/trial", "weir/internal/weir", "weir/internal/wire"},
 	"weir/internal/testkit/lanetest": {"weir/internal/lane", "weir/internal/storage/memory",
 		"weir/internal/storage/storagetest", "weir/internal/weir"},
+	"weir/internal/democms":          {"weir/internal/contract"},
+	"weir/internal/loopback":         {},
 	"weir/internal/testkit/azurite":  {},
 	"weir/internal/testkit/linear":   {},
 	"weir/internal/testkit/settings": {},

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weir/internal/democms"
 	"weir/internal/storage"
 	"weir/internal/storage/azure"
-	"weir/tools/democms/server"
 )
 
 // bareClient makes the transactions of Weir's appends without the rest of Weir, in a table of its own. Scenarios use
@@ -313,7 +313,7 @@ func (b *bareClient) insertGroup(ctx context.Context, group []pendingRow) error 
 // pauseFirstLane pauses lane 0 for an hour. To do so, it makes the CMS answer every write with 429 and Retry-After, and
 // posts a message. It waits until the lane is paused and has no holder. The message stays in the lane.
 func pauseFirstLane(ctx context.Context, r *rig) error {
-	r.cms.SetFaults(server.Faults{TooMany: "1h"})
+	r.cms.SetFaults(democms.Faults{TooMany: "1h"})
 	if err := postMessage(ctx, r.client, r.receiveURL(), message{"/pause", 1}); err != nil {
 		return err
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/democms"
 	"weir/internal/weir"
-	"weir/tools/democms/server"
 )
 
 const (
@@ -45,7 +45,7 @@ func runAside(ctx context.Context, b *bench) ([]result, error) {
 func measureBehindBlocked(ctx context.Context, b *bench) (result, error) {
 	n := b.sizes.crowds.aside.behind
 	r, err := b.newRig(ctx, rigOptions{retryWait: 2 * asideLimit, beforeHost: func(ctx context.Context, r *rig) error {
-		r.cms.SetFaults(server.Faults{FailUnder: "/blocked/"})
+		r.cms.SetFaults(democms.Faults{FailUnder: "/blocked/"})
 		return fillAtOnce(ctx, r.store, makeMessages("blocked", n, 1), 200, nil)
 	}})
 	if err != nil {

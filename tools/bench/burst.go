@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weir/internal/democms"
 	"weir/internal/lane"
-	"weir/tools/democms/server"
 )
 
 const (
@@ -139,7 +139,7 @@ func (r *rig) runBurst(ctx context.Context, all []message) (burstFigures, error)
 
 // busyWriters returns the average number of concurrent requests at the CMS, from the start of the first request to the
 // end of the last one.
-func busyWriters(requests []server.Request) float64 {
+func busyWriters(requests []democms.Request) float64 {
 	var work time.Duration
 	var from, until time.Time
 	for _, req := range requests {

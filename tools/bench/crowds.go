@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weir/internal/democms"
 	"weir/internal/lane"
 	"weir/internal/weir"
-	"weir/tools/democms/server"
 )
 
 // fillAtOnce appends messages without a handler, in no certain order. It appends up to atOnce messages concurrently, so
@@ -86,7 +86,7 @@ func (b *plainTraffic) stopPosting() error {
 
 // deliveryLags returns, in ms, a lag for each request that carries a plain message: the time from the message's post to
 // the start of the request.
-func (b *plainTraffic) deliveryLags(requests []server.Request) []float64 {
+func (b *plainTraffic) deliveryLags(requests []democms.Request) []float64 {
 	var lags []float64
 	for _, req := range requests {
 		if sent, ok := b.sent[message{req.Path, req.Version}]; ok {
@@ -98,17 +98,17 @@ func (b *plainTraffic) deliveryLags(requests []server.Request) []float64 {
 
 // requestsWithin returns the requests that began between "from" and "until", both inclusive. The earliest request comes
 // first.
-func requestsWithin(requests []server.Request, from, until time.Time) []server.Request {
-	in := slices.DeleteFunc(slices.Clone(requests), func(r server.Request) bool {
+func requestsWithin(requests []democms.Request, from, until time.Time) []democms.Request {
+	in := slices.DeleteFunc(slices.Clone(requests), func(r democms.Request) bool {
 		return r.StartedAt.Before(from) ||
 			r.StartedAt.After(until)
 	})
-	slices.SortFunc(in, func(a, b server.Request) int { return a.StartedAt.Compare(b.StartedAt) })
+	slices.SortFunc(in, func(a, b democms.Request) int { return a.StartedAt.Compare(b.StartedAt) })
 	return in
 }
 
 // longestStandstill returns the longest time between "from" and "until" in which no request began at the CMS.
-func longestStandstill(requests []server.Request, from, until time.Time) time.Duration {
+func longestStandstill(requests []democms.Request, from, until time.Time) time.Duration {
 	longest, before := time.Duration(0), from
 	for _, req := range requestsWithin(requests, from, until) {
 		longest, before = max(longest, req.StartedAt.Sub(before)), req.StartedAt

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/democms"
 	"weir/internal/lane"
-	"weir/tools/democms/server"
 )
 
 func TestReadDelays(t *testing.T) {
@@ -49,11 +49,11 @@ func TestPathsByLane(t *testing.T) {
 }
 
 // requestsAt returns requests of one second each. They begin the given numbers of seconds after "from".
-func requestsAt(from time.Time, seconds ...int) []server.Request {
-	var all []server.Request
+func requestsAt(from time.Time, seconds ...int) []democms.Request {
+	var all []democms.Request
 	for _, s := range seconds {
 		at := from.Add(time.Duration(s) * time.Second)
-		all = append(all, server.Request{StartedAt: at, EndedAt: at.Add(time.Second)})
+		all = append(all, democms.Request{StartedAt: at, EndedAt: at.Add(time.Second)})
 	}
 	return all
 }

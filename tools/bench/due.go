@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"weir/tools/democms/server"
+	"weir/internal/democms"
 )
 
 const (
@@ -69,7 +69,7 @@ func postDueMessages(ctx context.Context, r *rig, a dueTimes) error {
 // measureLateness returns, in ms, a lateness for each request at the CMS: the time from the due time of the request's
 // message to the start of the request. If the due time is before "ready", the lateness counts from "ready". A request
 // before the due time is an error.
-func measureLateness(cms *server.Server, a dueTimes, ready time.Time) ([]float64, error) {
+func measureLateness(cms *democms.Server, a dueTimes, ready time.Time) ([]float64, error) {
 	var late []float64
 	var early []error
 	for _, req := range cms.Requests() {

@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weir/internal/democms"
 	"weir/internal/lane"
 	"weir/internal/weir"
-	"weir/tools/democms/server"
 )
 
 // fillInOrder appends messages directly to the lanes, without a handler. It appends a key's messages one after the
@@ -44,7 +44,7 @@ func fillStore(ctx context.Context, store *lane.Store, all []message) error {
 
 // writeRate returns the writes per second at the CMS, without the first "skip" writes. In these first writes the system
 // warms up.
-func writeRate(requests []server.Request, skip int) float64 {
+func writeRate(requests []democms.Request, skip int) float64 {
 	requests = requests[skip:]
 	span := requests[len(requests)-1].EndedAt.Sub(requests[0].EndedAt)
 	return float64(len(requests)-1) / span.Seconds()

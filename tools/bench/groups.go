@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/tools/democms/server"
+	"weir/internal/democms"
 	"weir/tools/funchost/host"
 )
 
@@ -76,12 +76,12 @@ func (s *senderLog) Write(line []byte) (int, error) {
 }
 
 // requestsOfInstance returns the requests that the CMS got from one instance. The earliest request comes first.
-func requestsOfInstance(r *rig, instance int) []server.Request {
+func requestsOfInstance(r *rig, instance int) []democms.Request {
 	r.senders.mu.Lock()
 	defer r.senders.mu.Unlock()
 	requests := slices.DeleteFunc(r.cms.Requests(),
-		func(q server.Request) bool { return r.senders.by[q.Fence] != instance })
-	slices.SortFunc(requests, func(a, b server.Request) int { return a.StartedAt.Compare(b.StartedAt) })
+		func(q democms.Request) bool { return r.senders.by[q.Fence] != instance })
+	slices.SortFunc(requests, func(a, b democms.Request) int { return a.StartedAt.Compare(b.StartedAt) })
 	return requests
 }
 
@@ -122,7 +122,7 @@ func measureGroupBurst(ctx context.Context, b *bench) ([]result, error) {
 }
 
 // lastBefore returns the latest end of the requests that began before the time "at".
-func lastBefore(requests []server.Request, at time.Time) (ended time.Time) {
+func lastBefore(requests []democms.Request, at time.Time) (ended time.Time) {
 	for _, q := range requests {
 		if q.StartedAt.Before(at) {
 			ended = laterOf(ended, q.EndedAt)
@@ -243,7 +243,7 @@ func measureGroupLateness(ctx context.Context, b *bench, name string, busy bool)
 
 // latenessOf returns, in ms, the lateness of the requests whose messages are in "a". A request before the due time is
 // an error.
-func latenessOf(requests []server.Request, a dueTimes) (late []float64, err error) {
+func latenessOf(requests []democms.Request, a dueTimes) (late []float64, err error) {
 	for _, q := range requests {
 		due, hasDue := a[message{q.Path, q.Version}]
 		if !hasDue {

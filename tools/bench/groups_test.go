@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/tools/democms/server"
+	"weir/internal/democms"
 )
 
 func TestSenderLog(t *testing.T) {
@@ -30,7 +30,7 @@ func TestSenderLog(t *testing.T) {
 func TestLastBefore(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
-	requests := []server.Request{{StartedAt: at, EndedAt: at.Add(5)}, {StartedAt: at.Add(6), EndedAt: at.Add(9)},
+	requests := []democms.Request{{StartedAt: at, EndedAt: at.Add(5)}, {StartedAt: at.Add(6), EndedAt: at.Add(9)},
 		{StartedAt: at.Add(20), EndedAt: at.Add(21)}}
 	if got := lastBefore(requests, at.Add(15)); !got.Equal(at.Add(9)) {
 		t.Errorf("got %s, want %s", got, at.Add(9))
@@ -41,7 +41,7 @@ func TestLatenessOf(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
 	a := dueTimes{{"/due", 1}: at}
-	requests := []server.Request{{Path: "/due", Version: 1, StartedAt: at.Add(time.Millisecond)},
+	requests := []democms.Request{{Path: "/due", Version: 1, StartedAt: at.Add(time.Millisecond)},
 		{Path: "/plain", Version: 1, StartedAt: at}}
 	if late, err := latenessOf(requests, a); err != nil || len(late) != 1 || late[0] != 1 {
 		t.Errorf("got %v, %v, want a lateness of 1 ms for one message", late, err)

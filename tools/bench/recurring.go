@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"weir/tools/democms/server"
+	"weir/internal/democms"
 )
 
 const (
@@ -164,7 +164,7 @@ type occurrenceCounts struct {
 // countOccurrences compares the requests at the CMS with the occurrences that are due at "from" or later, and before
 // "until". An occurrence with two message ids counts as doubled. A further request with the same id does not count,
 // because a crash can cause such a repeat.
-func countOccurrences(requests []server.Request, from, until time.Time) occurrenceCounts {
+func countOccurrences(requests []democms.Request, from, until time.Time) occurrenceCounts {
 	var o occurrenceCounts
 	seen := map[string]map[string]bool{} // message ids by path
 	for _, req := range requests {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/tools/democms/server"
+	"weir/internal/democms"
 )
 
 const (
@@ -22,8 +22,8 @@ func runRefused(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, c := range []struct {
 		status int
-		faults server.Faults
-	}{{403, server.Faults{RefuseUnder: badSpace}}, {500, server.Faults{FailUnder: badSpace}}} {
+		faults democms.Faults
+	}{{403, democms.Faults{RefuseUnder: badSpace}}, {500, democms.Faults{FailUnder: badSpace}}} {
 		row, err := measureBehindRefused(ctx, b, c.status, c.faults)
 		if err != nil {
 			return rows, fmt.Errorf("%d: %w", c.status, err)
@@ -36,7 +36,7 @@ func runRefused(ctx context.Context, b *bench) ([]result, error) {
 // measureBehindRefused fills the lane before the handler starts: first with messages that the CMS refuses, then with
 // good messages. It measures the time from the start of the first request at the CMS to the end of the last write of a
 // good message.
-func measureBehindRefused(ctx context.Context, b *bench, status int, faults server.Faults) (result, error) {
+func measureBehindRefused(ctx context.Context, b *bench, status int, faults democms.Faults) (result, error) {
 	n, good := b.sizes.crowds.refused.bad, b.sizes.crowds.refused.good
 	r, err := b.newRig(ctx, rigOptions{latency: dueLatency, beforeHost: func(ctx context.Context, r *rig) error {
 		r.cms.SetFaults(faults)

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"weir/tools/democms/server"
+	"weir/internal/democms"
 )
 
 const (
@@ -34,7 +34,7 @@ func runRetry(ctx context.Context, b *bench) ([]result, error) {
 		return nil, err
 	}
 	defer r.shutDown()
-	r.cms.SetFaults(server.Faults{FailFirst: retrySpace})
+	r.cms.SetFaults(democms.Faults{FailFirst: retrySpace})
 	n := b.sizes.retry.messages
 	a := spreadDueTimes("timer", n, time.Now().Add(retryWait), time.Duration(n)*b.sizes.retry.gap)
 	yardstick, err := startTimers(ctx, a)

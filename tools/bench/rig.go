@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/democms"
 	"weir/internal/lane"
 	"weir/internal/storage/azure"
 	"weir/tools/delay"
-	"weir/tools/democms/server"
 	"weir/tools/freeport"
 	"weir/tools/funchost/host"
 )
@@ -43,7 +43,7 @@ type rig struct {
 	*bench
 	rigOptions
 	prefix       string
-	cms          *server.Server
+	cms          *democms.Server
 	cmsURL       string
 	site         *http.Server
 	account      *azure.Account // used by the bench only; its requests are not counted and not delayed
@@ -129,7 +129,7 @@ func (r *rig) startCMS() error {
 	if err != nil {
 		return err
 	}
-	r.cms = server.New(r.latency, 0)
+	r.cms = democms.New(r.latency, 0)
 	r.site = &http.Server{Handler: r.cms, ReadHeaderTimeout: time.Minute}
 	if r.chains != nil {
 		r.site.Handler = r.chains

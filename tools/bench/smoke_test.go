@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/tools/democms/server"
+	"weir/internal/democms"
 )
 
 // TestMain runs a baseline instead of the tests if the bench started this process as a baseline. See runAsYardstick.
@@ -169,7 +169,7 @@ func checkRows(t *testing.T, file string, names ...string) {
 func TestMeasureLateness(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	cms := server.New(0, 0)
+	cms := democms.New(0, 0)
 	for _, path := range []string{"/late", "/down"} {
 		body := message{path, 1}.articleBody()
 		cms.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/api/content", strings.NewReader(body)))
@@ -189,9 +189,9 @@ func TestMeasureLateness(t *testing.T) {
 func TestCountOccurrences(t *testing.T) {
 	t.Parallel()
 	from := time.Now().Truncate(time.Second).Add(-time.Minute)
-	var requests []server.Request
+	var requests []democms.Request
 	for i := range recurringSchedules {
-		requests = append(requests, server.Request{ID: fmt.Sprint(i),
+		requests = append(requests, democms.Request{ID: fmt.Sprint(i),
 			Path: occurrencePath(i, from.UTC().Format(time.RFC3339)), StartedAt: from.Add(time.Millisecond)})
 	}
 	until := from.Add(time.Second)

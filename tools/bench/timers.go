@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"weir/tools/democms/server"
+	"weir/internal/democms"
 )
 
 // The baseline for due times is a process with one timer for each due time. At each due time, the process posts to a
@@ -51,7 +51,7 @@ func runTimerProcess(ctx context.Context, in io.Reader) (bool, error) {
 
 // timerYardstick is the running baseline process, and the CMS to which the process posts.
 type timerYardstick struct {
-	cms  *server.Server
+	cms  *democms.Server
 	site *http.Server
 	cmd  *exec.Cmd
 }
@@ -75,7 +75,7 @@ func startTimers(ctx context.Context, a dueTimes) (*timerYardstick, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &timerYardstick{cms: server.New(dueLatency, 0), cmd: exec.CommandContext(ctx, self)}
+	t := &timerYardstick{cms: democms.New(dueLatency, 0), cmd: exec.CommandContext(ctx, self)}
 	t.site = &http.Server{Handler: t.cms, ReadHeaderTimeout: time.Minute}
 	go t.site.Serve(socket) // returns when awaitLateness closes t.site
 	t.cmd.Env = append(os.Environ(), timersURL+"=http://"+socket.Addr().String()+"/api/content")

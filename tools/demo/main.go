@@ -26,7 +26,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"weir/tools/democms/server"
+	"weir/internal/democms"
 )
 
 type demoOptions struct {
@@ -36,7 +36,7 @@ type demoOptions struct {
 }
 
 type runOutcome struct {
-	stats    server.Stats
+	stats    democms.Stats
 	refused  int64 // requests without a 2xx answer
 	duration time.Duration
 }
@@ -211,14 +211,14 @@ func (o demoOptions) sendBurst(ctx context.Context, out io.Writer, title, target
 // awaitWrites draws a progress bar until all messages are sent and the CMS has written each message that was not
 // refused. If all messages are sent but the CMS has not written them within patience, awaitWrites returns an error.
 func (o demoOptions) awaitWrites(ctx context.Context, out io.Writer, title string, sent, refused *atomic.Int64,
-	done <-chan struct{}) (server.Stats, error) {
+	done <-chan struct{}) (democms.Stats, error) {
 	deadline := time.Now().Add(patience)
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return server.Stats{}, ctx.Err()
+			return democms.Stats{}, ctx.Err()
 		case <-ticker.C:
 		}
 		stats, err := o.readStats(ctx)
@@ -243,8 +243,8 @@ func (o demoOptions) awaitWrites(ctx context.Context, out io.Writer, title strin
 	}
 }
 
-func (o demoOptions) readStats(ctx context.Context) (server.Stats, error) {
-	var s server.Stats
+func (o demoOptions) readStats(ctx context.Context) (democms.Stats, error) {
+	var s democms.Stats
 	resp, err := getURL(ctx, o.cms+"/stats")
 	if err != nil {
 		return s, err

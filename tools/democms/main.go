@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"weir/tools/democms/server"
-	"weir/tools/loopback"
+	"weir/internal/democms"
+	"weir/internal/loopback"
 )
 
 func main() {
@@ -36,7 +36,7 @@ func serveUntilDone(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("port %d is taken (or may not be bound): %w", *port, err)
 	}
-	cms := server.New(*latency, *jitter)
+	cms := democms.New(*latency, *jitter)
 	web := &http.Server{Handler: loopback.Guard(cms), ReadHeaderTimeout: 10 * time.Second}
 	fmt.Printf("cms: http://%s/  (POST /api/content, GET /stats, POST /faults)\n", listener.Addr())
 	served := make(chan error, 1)

@@ -26,7 +26,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/errgroup"
 
-	"weir/tools/democms/server"
+	"weir/internal/democms"
 	"weir/tools/realbroker"
 )
 
@@ -52,7 +52,7 @@ type consumer struct {
 	prefetch int // prefetch limit of the usual consumer; 0 = no limit
 
 	demo   *demo
-	cms    *server.Server
+	cms    *democms.Server
 	cmsURL string
 }
 
@@ -189,7 +189,7 @@ func (c *consumer) startCMS() (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	c.cms, c.cmsURL = server.New(time.Millisecond, 0), "http://"+listener.Addr().String()+"/api/content"
+	c.cms, c.cmsURL = democms.New(time.Millisecond, 0), "http://"+listener.Addr().String()+"/api/content"
 	site := &http.Server{Handler: c.cms, ReadHeaderTimeout: time.Minute}
 	go site.Serve(listener) // returns after site.Close
 	return func() { site.Close() }, nil

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/democms"
 	"weir/internal/lane"
-	"weir/tools/democms/server"
 	"weir/tools/funchost/fleet"
 	"weir/tools/funchost/host"
 )
@@ -402,7 +402,7 @@ func (c *chaosRun) compareRecords(accepted []postedMessage) {
 	if st.Writes-st.Repeats != len(accepted) || st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 {
 		c.t.Errorf("%d accepted, the CMS's record: %+v", len(accepted), st)
 	}
-	byLane, byID := map[int][]server.Request{}, map[string][]server.Request{}
+	byLane, byID := map[int][]democms.Request{}, map[string][]democms.Request{}
 	for _, r := range c.readRequests() {
 		byLane[lane.Of(r.Path, chaosLanes)] = append(byLane[lane.Of(r.Path, chaosLanes)], r)
 		byID[r.ID] = append(byID[r.ID], r)
@@ -432,14 +432,14 @@ func (c *chaosRun) compareRecords(accepted []postedMessage) {
 		len(accepted), repeats, len(c.killed), longest.Round(10*time.Millisecond))
 }
 
-func byStart(a, b server.Request) int {
+func byStart(a, b democms.Request) int {
 	return cmp.Compare(a.StartedAt.UnixNano(), b.StartedAt.UnixNano())
 }
 
 // wasKilledBetween reports whether a handler was killed between the starts of two writes, and within uncommittedFor
 // after the first start. A kill up to a second before the first start counts, too, because the CMS can read a request
 // after its sender was killed.
-func (c *chaosRun) wasKilledBetween(first, second server.Request) bool {
+func (c *chaosRun) wasKilledBetween(first, second democms.Request) bool {
 	const moment = time.Second
 	return slices.ContainsFunc(c.killed, func(at time.Time) bool {
 		return at.After(first.StartedAt.Add(-moment)) && at.Before(second.StartedAt) &&

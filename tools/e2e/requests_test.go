@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/tools/democms/server"
+	"weir/internal/democms"
 )
 
 // getStatus sends a GET, and returns the status of the answer; 0 = there was no answer.
@@ -76,13 +76,13 @@ func (s *system) sendRequest(req *http.Request) (*http.Response, error) {
 	}
 }
 
-func (s *system) readStats() server.Stats {
+func (s *system) readStats() democms.Stats {
 	s.t.Helper()
-	return getJSON[server.Stats](s, s.cms+"/stats")
+	return getJSON[democms.Stats](s, s.cms+"/stats")
 }
-func (s *system) readRequests() []server.Request {
+func (s *system) readRequests() []democms.Request {
 	s.t.Helper()
-	return getJSON[[]server.Request](s, s.cms+"/requests")
+	return getJSON[[]democms.Request](s, s.cms+"/requests")
 }
 
 // setFaults replaces the faults of the demo CMS.
@@ -204,7 +204,7 @@ func (s *system) awaitStages(messages []postedMessage, stage string, limit time.
 
 // checkRecord checks the CMS's record of a system with one lane. No path has two items, no writes overlap, and no write
 // is out of its key's order. A message can have been written more than once.
-func (s *system) checkRecord() server.Stats {
+func (s *system) checkRecord() democms.Stats {
 	s.t.Helper()
 	st := s.readStats()
 	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 1 {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/tools/loopback"
+	"weir/internal/loopback"
 )
 
 // Mode is the way in which a host passes HTTP requests on to the handler. The real host has one of two modes, according

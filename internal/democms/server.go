@@ -1,8 +1,8 @@
-// Package server is the demo CMS. For each write the CMS looks up the item with the write's path, waits, and then
+// Package democms is the demo CMS. For each write the CMS looks up the item with the write's path, waits, and then
 // creates or updates the item. Writes of one path can overlap and then create duplicates, as in the CMSs for which Weir
 // was made. The CMS counts overlaps, duplicates, repeats and writes out of order (see Stats). Callers can make the CMS
 // fail (see Faults).
-package server
+package democms
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package server
+package democms
 
 import (
 	"encoding/json"

@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"weir/tools/loopback"
+	"weir/internal/loopback"
 )
 
 func TestGuard(t *testing.T) {

@@ -1,4 +1,4 @@
-package server_test
+package democms_test
 
 import (
 	"encoding/json"
@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"weir/tools/democms/server"
+	"weir/internal/democms"
 )
 
-func startCMS(t *testing.T, latency time.Duration) (*server.Server, string) {
+func startCMS(t *testing.T, latency time.Duration) (*democms.Server, string) {
 	t.Helper()
-	cms := server.New(latency, 0)
+	cms := democms.New(latency, 0)
 	web := httptest.NewServer(cms)
 	t.Cleanup(web.Close)
 	return cms, web.URL
@@ -119,16 +119,16 @@ func TestServer_PageShowsFaults(t *testing.T) {
 	t.Parallel()
 	_, url := startCMS(t, time.Millisecond)
 	page := getBody(t, url+"/")
-	of := reflect.TypeFor[server.Faults]()
+	of := reflect.TypeFor[democms.Faults]()
 	for i := range of.NumField() {
 		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
 		if !strings.Contains(page, "&#34;"+name+"&#34;: ") {
 			t.Errorf("the page does not show the fault %s", name)
 		}
 	}
-	for _, known := range server.KnownFaults {
-		var f server.Faults
-		if err := json.Unmarshal([]byte("{"+known[0]+"}"), &f); err != nil || f == (server.Faults{}) {
+	for _, known := range democms.KnownFaults {
+		var f democms.Faults
+		if err := json.Unmarshal([]byte("{"+known[0]+"}"), &f); err != nil || f == (democms.Faults{}) {
 			t.Errorf("%s: got %+v and %v, want a fault", known[0], f, err)
 		}
 	}
@@ -192,7 +192,7 @@ func littleEndian(text string) string {
 func TestServer_FailFirst(t *testing.T) {
 	t.Parallel()
 	cms, _ := startCMS(t, 0)
-	cms.SetFaults(server.Faults{FailFirst: "/a/"})
+	cms.SetFaults(democms.Faults{FailFirst: "/a/"})
 	for _, c := range []struct {
 		path, attempt string
 		want          int
@@ -236,7 +236,7 @@ func TestServer_PageEscapes(t *testing.T) {
 	if strings.Contains(string(body), "<script>") || !strings.Contains(string(body), "/x") {
 		t.Errorf("got %s, want the path, and no script", body)
 	}
-	var stats server.Stats
+	var stats democms.Stats
 	resp, err = http.Get(url + "/stats")
 	if err != nil {
 		t.Fatal(err)
