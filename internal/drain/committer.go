@@ -133,6 +133,13 @@ func (c *committer) countPending() int {
 	return c.uncommitted
 }
 
+// nextProgress returns a channel that is closed at the next commit, refusal or failure.
+func (c *committer) nextProgress() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.progress
+}
+
 // waitBelow waits until fewer than n changes are uncommitted. Meanwhile the committer commits changes without delay.
 // waitBelow returns the error that ended committing, or the cause with which ctx ended.
 func (c *committer) waitBelow(ctx context.Context, n int) error {

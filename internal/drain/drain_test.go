@@ -208,7 +208,7 @@ func (w *world) start(change ...func(*drain.Config)) *process {
 	cfg := drain.Config{
 		Store: &store, Leases: p.faults.Leases(w.account.Leases()), Sender: p.sender, Tickets: p.ticketCounter,
 		Lease: leaseLength, Settle: settleTime, Attempts: 5,
-		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: lanetest.Quiet,
+		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: lanetest.PreemptedNow, Log: lanetest.Quiet,
 	}
 	for _, f := range change {
 		f(&cfg)

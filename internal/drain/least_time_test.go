@@ -3,6 +3,7 @@ package drain_test
 import (
 	"context"
 	"maps"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -49,6 +50,25 @@ func TestLeastTime_OutlivesAShortOutage(t *testing.T) {
 						t.Errorf("seq %d is %s after %d attempts, want it delivered", id.Seq, st.Stage, st.AttemptCount)
 					}
 				}
+			})
+		})
+	}
+}
+
+// The commit of a failed attempt ends between two steps in which the holder chooses a message. The holder
+// then chooses anew: it begins the next round. Otherwise it would stay in the lane for ever without sending.
+// A third of the runs meet such a commit, because PreemptedNow lets the committer run between the steps.
+func TestSession_SeesACommitThatEndsWhileItChooses(t *testing.T) {
+	for run := range 12 {
+		t.Run(strconv.Itoa(run), func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.answersUntil(2*time.Minute, 500)
+				p := w.start(withRetryFor(15 * time.Minute))
+				for _, key := range []string{"a", "b", "c"} {
+					w.post(key, "x")
+				}
+				p.Wake(0)
+				w.waitUntilEmpty(10 * time.Minute)
 			})
 		})
 	}

@@ -38,7 +38,7 @@ func TestDrainer_Look(t *testing.T) {
 			a, b := w.start(longLease), w.start(longLease)
 			a.Look(t.Context(), 0)
 			b.Look(t.Context(), 0)
-			time.Sleep(3 * time.Minute) // b looks at the lane less often now
+			time.Sleep(3*time.Minute + 150*time.Millisecond) // b looks less often now, and not at this moment
 			asked := time.Now()
 			if r := b.Look(t.Context(), 0); r.State != drain.Busy || time.Since(asked) != 0 {
 				t.Errorf("%+v after %s, want %s at once", r, time.Since(asked), drain.Busy)

@@ -125,12 +125,13 @@ func (s *session) run(ctx context.Context) error {
 			s.sleep(ctx, wait)
 			continue
 		}
+		progress := s.journal.nextProgress()
 		c, err := s.chooseNext(ctx)
 		if err != nil {
 			return err
 		}
 		if c == nil {
-			if hasWork, err := s.waitForWork(ctx); err != nil || !hasWork {
+			if hasWork, err := s.waitForWork(ctx, progress); err != nil || !hasWork {
 				return err
 			}
 			continue

@@ -87,16 +87,26 @@ func (s *session) beginRound(ctx context.Context) (bool, error) {
 	return s.prober.beginRound(), nil
 }
 
-// waitForWork is called when no message can be sent. It waits, and reports whether the session continues.
-func (s *session) waitForWork(ctx context.Context) (bool, error) {
+// waitForWork is called when no message can be sent. It waits, and reports whether the session continues. The channel
+// progress is closed if a change was committed since the choice began (committer.nextProgress).
+//
+// A message, or the next round, may have to wait for the commit of an earlier outcome. If that commit ends while the
+// holder chooses, the choice was made too early, and a new choice is needed: no timer and no wake would end the wait.
+func (s *session) waitForWork(ctx context.Context, progress <-chan struct{}) (bool, error) {
 	if s.opensAt(s.now()).After(s.now()) {
 		return true, nil // the lane pauses, and run waits for the end of the pause
 	}
 	if n := s.journal.countPending(); n > 0 {
-		// A message may have to wait for the commit of an earlier outcome of its key.
 		return true, s.awaitCommit(ctx, n)
 	}
-	return s.linger(ctx)
+
+	// countPending comes before this check, so that a commit between the two is seen by one of them.
+	select {
+	case <-progress:
+		return true, nil
+	default:
+		return s.linger(ctx)
+	}
 }
 
 // awaitCommit waits for the next commit, for a message that becomes due, or for news. News means that another goroutine

@@ -5,6 +5,8 @@ package lanetest
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,6 +26,16 @@ func Simulate(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, f)
+}
+
+// PreemptedNow returns the current time. Before that it lets other goroutines run, at random. So the
+// test meets the orders of goroutines that a busy machine has: without this, a goroutine mostly runs
+// until it waits, and a fault that needs an event between two of its steps hardly ever shows.
+func PreemptedNow() time.Time {
+	for range rand.IntN(8) {
+		runtime.Gosched()
+	}
+	return time.Now()
 }
 
 // Lanes has the open lanes of an account. Its methods end the test if storage fails.
