@@ -120,7 +120,8 @@ func (f *Function) wakeIfDue(ctx context.Context, number int) error {
 		return err
 	}
 	now := f.Now()
-	if at, hasWork := control.NextWorkAt(now); hasWork && at.Sub(now) < wakeAhead {
+	at, hasWork := control.NextWorkAt(now)
+	if hasWork && at.Sub(now) < wakeAhead || control.Tail.HolderFence() != 0 { // the holder may have crashed
 		f.Waker.Wake(number)
 	}
 	return nil

@@ -69,18 +69,19 @@ func (f *fake) newFunction(lanes int, now func() time.Time) *sweep.Function {
 func TestFunction_Sweep(t *testing.T) {
 	t.Parallel()
 	idle := lane.Control{Head: lane.Head{Next: 5}, Tail: lane.Tail{Cursor: 5}}
-	work, soon, later, paused := idle, idle, idle, idle
+	work, soon, later, paused, open := idle, idle, idle, idle, idle
 	work.Head.Next = 6
 	soon.Tail.NextDueAt = noon.Add(time.Minute)
 	later.Tail.NextDueAt = noon.Add(time.Hour)
 	paused.Head.Next, paused.Tail.PausedUntil = 6, noon.Add(time.Hour)
-	f := &fake{controls: []lane.Control{idle, work, soon, later, paused, work}, broken: 3}
-	fn := f.newFunction(6, func() time.Time { return noon })
+	open.Tail.Fence, open.Tail.IsOpen = 7, true // the holder may have crashed
+	f := &fake{controls: []lane.Control{idle, work, soon, later, paused, work, open}, broken: 3}
+	fn := f.newFunction(7, func() time.Time { return noon })
 	if err := fn.Sweep(t.Context()); err == nil {
 		t.Error("got no error, want one: lane 3 could not be read")
 	}
-	if slices.Sort(f.woken); !slices.Equal(f.woken, []int{1, 2, 5}) {
-		t.Errorf("got the woken lanes %v, want [1 2 5]", f.woken)
+	if slices.Sort(f.woken); !slices.Equal(f.woken, []int{1, 2, 5, 6}) {
+		t.Errorf("got the woken lanes %v, want [1 2 5 6]", f.woken)
 	}
 	f.broken = -1
 	for range 3 {

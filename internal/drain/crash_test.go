@@ -49,6 +49,40 @@ func TestDrainer_Crash_AnotherTakesOverWithinALeaseAndRepeatsOnlyTheUncommitted(
 	})
 }
 
+// A holder crashes after it has delivered all messages. A sweep finds the lane, and the settle time
+// passes before the next message comes. That message is delivered at once.
+func TestDrainer_Crash_ALaneLeftAtRestIsReadyForTheNextMessage(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		a, b := w.start(), w.start()
+		w.post("a", "1")
+		a.Wake(0)
+		time.Sleep(time.Second)
+		a.kill()
+		b.Wake(0)
+		time.Sleep(time.Second)
+		if fence := w.control().Tail.Fence; fence != 1 {
+			t.Errorf("fence %d a second after the crash, want 1: the holder can still be alive", fence)
+		}
+		time.Sleep(time.Minute)
+		b.Wake(0) // the sweep
+		time.Sleep(time.Minute)
+		if tail := w.control().Tail; tail.IsOpen || tail.Fence != 2 || tail.Crashes != 1 {
+			t.Errorf("tail after the sweep: %+v, want a free lane with fence 2 and a crash", tail)
+		}
+		b.Wake(0)
+		time.Sleep(time.Second)
+		if fence := w.control().Tail.Fence; fence != 2 {
+			t.Errorf("fence %d after the next sweep, want 2: the lane has no holder to replace", fence)
+		}
+		w.post("a", "2")
+		b.Wake(0)
+		time.Sleep(settleTime / 2)
+		if n := len(w.cms.listRequests()); n != 2 {
+			t.Errorf("%d requests %s after the second message, want 2", n, settleTime/2)
+		}
+	})
+}
+
 func TestDrainer_Crash_AWatchOfMinutesNoticesACrashInTimeAndAsksLittle(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(time.Second, 200))

@@ -257,6 +257,7 @@ func (t *laneWorker) lookOnce() Report {
 	t.claims.recordClaim(t.drainer.me, control, now)
 	switch {
 	case t.claims.isBy(t.drainer.me, now) && !control.Tail.IsClosed: // a claimed lane is taken even without work
+	case t.isAbandoned(control.Tail, now): // so is a lane that a crashed holder left
 	case !work:
 		return Report{State: Idle, HolderFence: holderFence}
 	case at.After(now):
@@ -309,6 +310,15 @@ func (t *laneWorker) lookOnce() Report {
 		return t.reportFailure(err)
 	}
 	return Report{State: Working}
+}
+
+// isAbandoned reports whether the lane's last holder seems to have crashed at a lane without work: tail
+// shows a holder, and no attempt for longer than a lease. A live holder leaves such a lane within
+// seconds. The worker then takes the lane, so that the settle time of that holder passes before the
+// next message comes, and hands it over. If the holder lives all the same, its lease is busy.
+func (t *laneWorker) isAbandoned(tail lane.Tail, now time.Time) bool {
+	attemptedAt := laterOf(tail.LastDeliveredAt, tail.LastErrorAt)
+	return tail.IsOpen && !tail.IsClosed && now.Sub(attemptedAt) > t.drainer.Lease+maxSkew
 }
 
 // predecessor has the state in which the former holder left the lane.

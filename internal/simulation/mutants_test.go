@@ -117,6 +117,7 @@ var mutants = []mutant{
 	{"a contract that came back is not looked for", "lane/control.go", "c.isContractBack = true", "_ = m", "returned", "3000@42"},
 	{"a message whose contract is missing holds up its lane", "drain/selector.go", "s.parkMissing(e)\n\t\tcase", "return -1\n\t\tcase", "unfair|stuck", "3000@42"},
 	{"versions of a contract are forgotten when it is renamed", "lane/latest_version.go", "range ds.store.Contracts.listNames(contract) {", "range []string{contract} {", "superseded", "3000@457"},
+	{"a lane that a crashed holder left at rest stays with it", "drain/lane_worker.go", "case t.isAbandoned(control.Tail, now):", "case false && t.isAbandoned(control.Tail, now):", "unfair", "1@103363"},
 	{"a closed process joins no drain", "drain/drainer.go", "t = d.startedWorkerOf(number)\n\t}", "return Report{State: Idle}\n\t}", "spins", "1@5005301"},
 	{"the token of the sign-in is no secret", "cms/secrets.go", "if s.current != nil {", "if false {", "secret", ""},
 	{"the texts of answers are not decoded", "conceal/decode.go", "if !d.decodeAll() {", "if !d.decodeAll() || true {", "secret", ""},

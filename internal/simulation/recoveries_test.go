@@ -32,6 +32,8 @@ func (s *settings) drawAbsence(d *dice) {
 	s.absence = &absence{lasts: d.drawBetween("absence", 30*time.Second, time.Minute),
 		busy: d.drawChance("absence busy", 0.5)}
 	s.backoff.Max = time.Minute
+	// Attempts must not count meanwhile: a message that is alone in its lane could become dead of them.
+	s.patience = max(s.patience, s.absence.lasts+backWithin)
 }
 
 // begin makes the CMS go away.
