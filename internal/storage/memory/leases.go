@@ -2,13 +2,11 @@ package memory
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"regexp"
 	"sync"
 	"time"
 
 	"weir/internal/storage"
+	"weir/internal/storage/limits"
 )
 
 // Leases implements storage.Leases.
@@ -32,7 +30,7 @@ func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Durat
 	if err := ctx.Err(); err != nil {
 		return newError("lease acquire", storage.Unavailable, err)
 	}
-	if err := checkLease(id, length); err != nil {
+	if err := limits.CheckLease("lease acquire", id, length); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -41,7 +39,7 @@ func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Durat
 	if held != nil && held.id != "" && held.id != id && l.now().Before(held.expiresAt) {
 		return newError("lease acquire", storage.Conflict, nil)
 	}
-	length = wholeSeconds(length)
+	length = limits.WholeSeconds(length)
 	created := l.now()
 	if held != nil {
 		created = held.createdAt
@@ -110,18 +108,5 @@ func (l *Leases) Release(ctx context.Context, name, id string) error {
 		return newError("lease release", storage.Conflict, nil)
 	}
 	held.id = ""
-	return nil
-}
-
-var uuidPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-
-// checkLease refuses arguments that Azure refuses.
-func checkLease(id string, length time.Duration) error {
-	if !uuidPattern.MatchString(id) {
-		return newError("lease acquire", storage.Other, errors.New("the id is not a UUID"))
-	}
-	if length < 15*time.Second || length > time.Minute {
-		return newError("lease acquire", storage.Other, fmt.Errorf("the length %s is not from 15s to 1m", length))
-	}
 	return nil
 }

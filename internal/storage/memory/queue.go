@@ -2,20 +2,14 @@ package memory
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"weir/internal/storage"
+	"weir/internal/storage/limits"
 )
-
-// maxMessage is Azure's limit for the base64 of a queue message, in bytes.
-const maxMessage = 64 << 10
-
-// maxHide is the longest time for which a message can be hidden.
-const maxHide = 7 * 24 * time.Hour
 
 // Queue implements storage.Queue and storage.QueueLength.
 type Queue struct {
@@ -40,13 +34,13 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error
 	if err := ctx.Err(); err != nil {
 		return newError("queue put", storage.Unavailable, err)
 	}
-	if err := checkMessage("queue put", text, delay, 0); err != nil {
+	if err := limits.CheckMessage("queue put", text, delay, 0); err != nil {
 		return err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
-	m := &message{visibleAt: now.Add(wholeSeconds(delay))}
+	m := &message{visibleAt: now.Add(limits.WholeSeconds(delay))}
 	m.ID, m.Text, m.InsertedAt = q.nextID("message"), text, now.UTC().Truncate(time.Second)
 	q.messages = append(q.messages, m)
 	return nil
@@ -57,10 +51,7 @@ func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage
 	if err := ctx.Err(); err != nil {
 		return nil, newError("queue get", storage.Unavailable, err)
 	}
-	if max < 1 || max > 32 {
-		return nil, newError("queue get", storage.Other, fmt.Errorf("%d messages", max))
-	}
-	if err := checkMessage("queue get", "", hide, time.Second); err != nil {
+	if err := limits.CheckMessages("queue get", max, hide); err != nil {
 		return nil, err
 	}
 	q.mu.Lock()
@@ -70,7 +61,7 @@ func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage
 	for _, m := range q.messages {
 		if len(got) < max && !m.visibleAt.After(now) {
 			m.DequeueCount++
-			m.visibleAt, m.PopReceipt = now.Add(wholeSeconds(hide)), q.nextID("receipt")
+			m.visibleAt, m.PopReceipt = now.Add(limits.WholeSeconds(hide)), q.nextID("receipt")
 			got = append(got, m.QueueMessage)
 		}
 	}
@@ -82,7 +73,7 @@ func (q *Queue) Update(ctx context.Context, in storage.QueueMessage, text string
 	if err := ctx.Err(); err != nil {
 		return "", newError("queue update", storage.Unavailable, err)
 	}
-	if err := checkMessage("queue update", text, hide, 0); err != nil {
+	if err := limits.CheckMessage("queue update", text, hide, 0); err != nil {
 		return "", err
 	}
 	q.mu.Lock()
@@ -92,7 +83,7 @@ func (q *Queue) Update(ctx context.Context, in storage.QueueMessage, text string
 		return "", newError("queue update", storage.NotFound, nil)
 	}
 	m := q.messages[i]
-	m.Text, m.PopReceipt, m.visibleAt = text, q.nextID("receipt"), q.now().Add(wholeSeconds(hide))
+	m.Text, m.PopReceipt, m.visibleAt = text, q.nextID("receipt"), q.now().Add(limits.WholeSeconds(hide))
 	return m.PopReceipt, nil
 }
 
@@ -129,20 +120,4 @@ func (q *Queue) findDequeued(in storage.QueueMessage) int {
 func (q *Queue) nextID(kind string) string {
 	q.lastID++
 	return fmt.Sprintf("%s-%d", kind, q.lastID)
-}
-
-// checkMessage refuses arguments that Azure refuses.
-func checkMessage(op, text string, hide, least time.Duration) error {
-	if base64.StdEncoding.EncodedLen(len(text)) > maxMessage {
-		return newError(op, storage.TooLarge, nil)
-	}
-	if hide < least || hide > maxHide {
-		return newError(op, storage.Other, fmt.Errorf("hidden for %s", hide))
-	}
-	return nil
-}
-
-// wholeSeconds rounds up to whole seconds, like package azure.
-func wholeSeconds(d time.Duration) time.Duration {
-	return (d + time.Second - 1) / time.Second * time.Second
 }

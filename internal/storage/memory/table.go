@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/storage"
+	"weir/internal/storage/limits"
 )
 
 const (
@@ -100,7 +101,7 @@ func (t *Table) Transact(ctx context.Context, name string, ops []storage.Op) ([]
 	if err := ctx.Err(); err != nil {
 		return nil, newError(opTransact, storage.Unavailable, err)
 	}
-	if err := checkTransaction(name, ops); err != nil {
+	if err := limits.CheckTransaction(name, ops); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()

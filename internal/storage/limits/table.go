@@ -1,4 +1,4 @@
-package memory
+package limits
 
 import (
 	"errors"
@@ -25,8 +25,8 @@ const opBytes = 600
 
 var errTooLarge = errors.New("over the limit")
 
-// checkTransaction refuses a transaction that breaks one of Azure's limits or rules. It does not look at stored rows.
-func checkTransaction(partition string, ops []storage.Op) error {
+// CheckTransaction refuses a transaction that breaks one of Azure's limits or rules. It does not look at stored rows.
+func CheckTransaction(partition string, ops []storage.Op) error {
 	switch {
 	case len(ops) == 0:
 		return refusedError(-1, errors.New("no operations"))
@@ -58,7 +58,7 @@ func refusedError(index int, err error) error {
 	if errors.Is(err, errTooLarge) {
 		kind = storage.TooLarge
 	}
-	return &storage.Error{Op: opTransact, Kind: kind, Index: index, Err: err}
+	return &storage.Error{Op: "table transact", Kind: kind, Index: index, Err: err}
 }
 
 // checkOp returns the approximate size of an operation in its request, or an error if Azure would refuse the operation.
