@@ -17,7 +17,10 @@ var may = map[string][]string{
 	"weir/internal/storage":  {},
 	"weir/internal/storage/azure": {"weir/internal/storage", "weir/internal/storage/denial",
 		"weir/internal/storage/timelimit"},
-	"weir/internal/storage/memory":      {"weir/internal/storage"},
+	"weir/internal/storage/memory": {"weir/internal/storage", "weir/internal/storage/limits"},
+	"weir/internal/storage/embedded": {"weir/internal/storage", "weir/internal/storage/limits",
+		"weir/internal/storage/memory", "weir/internal/storage/timelimit"},
+	"weir/internal/storage/limits":      {"weir/internal/storage"},
 	"weir/internal/storage/storagetest": {"weir/internal/storage"},
 	"weir/internal/storage/timelimit":   {"weir/internal/storage"},
 	"weir/internal/storage/denial":      {"weir/internal/storage"},
@@ -127,7 +130,8 @@ const wiring = "weir/internal/app"
 
 // adapters are packages that the packages in the folder functions must not import. A package in this folder declares an
 // interface instead, and wiring supplies the adapter.
-var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/memory", "weir/internal/cms",
+var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/embedded", "weir/internal/storage/memory",
+	"weir/internal/cms",
 	"weir/internal/lease", "weir/internal/rabbitmq", "weir/internal/steps", "weir/internal/signin"}
 
 func TestImports(t *testing.T) {

@@ -1,0 +1,89 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime/debug"
+	"syscall"
+
+	berrors "go.etcd.io/bbolt/errors"
+
+	"weir/internal/storage"
+)
+
+// codeFull is the code of an error whose cause is a full disk.
+const codeFull = "the disk is full"
+
+var errDamaged = errors.New("the stored bytes are damaged")
+
+func newError(op string, kind storage.Kind, err error) *storage.Error {
+	return &storage.Error{Op: op, Kind: kind, Index: -1, Err: err}
+}
+
+// readError returns the error of a read as an error of the port.
+func readError(op string, err error) error {
+	var known *storage.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, errDamaged):
+		return newError(op, storage.Unreadable, err)
+	}
+
+	return newError(op, storage.Unavailable, err)
+}
+
+// notDone returns the error of a write of which nothing was done.
+func notDone(op string, err error) error {
+	e := newError(op, storage.Unavailable, err)
+	if isFull(err) {
+		e.Code = codeFull
+	}
+
+	return e
+}
+
+// endedError returns the error of a call whose context has ended before anything was done.
+func endedError(ctx context.Context, op string) error {
+	return newError(op, storage.Unavailable, context.Cause(ctx))
+}
+
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || isOverQuota(err)
+}
+
+// explainOpen adds to an error of Open how to cure it.
+func explainOpen(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission), isReadOnly(err):
+		return fmt.Errorf("this process cannot write there (%w): give it the right to, or take another folder", err)
+	case isFull(err):
+		return fmt.Errorf("%s: %w", codeFull, err)
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum),
+		errors.Is(err, berrors.ErrVersionMismatch):
+		return fmt.Errorf("%s is no store of Weir, or it is damaged (%w): restore a back-up", dataName, err)
+	}
+
+	return err
+}
+
+// recoverFault turns a panic into an error: bbolt panics if it meets a page that cannot be true, and
+// the machine does if the disk cannot read a page of the mapped file. The caller must have called
+// debug.SetPanicOnFault.
+func recoverFault(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: %v", errDamaged, p)
+	}
+}
+
+// guardFaults calls f, and returns a panic of f as an error.
+func guardFaults(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer recoverFault(&err)
+
+	return f()
+}

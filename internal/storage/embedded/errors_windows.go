@@ -1,0 +1,14 @@
+package embedded
+
+import (
+	"errors"
+
+	"golang.org/x/sys/windows"
+)
+
+func isOverQuota(err error) bool {
+	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) ||
+		errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
+}
+
+func isReadOnly(err error) bool { return errors.Is(err, windows.ERROR_WRITE_PROTECT) }
