@@ -25,7 +25,7 @@ contracts:
 
 // newEnvironment returns an environment with a weir.yaml of this text. The argument "more" has further
 // variables: a name, its value, the next name, and so on.
-func newEnvironment(t *testing.T, text string, more ...string) func(string) string {
+func newEnvironment(t testing.TB, text string, more ...string) func(string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "weir.yaml"), []byte(text), 0o600); err != nil {
