@@ -58,9 +58,13 @@ type deadReceivers struct{ *notify.Sender }
 // WakeOutbox implements lane.Notifier.
 func (deadReceivers) WakeOutbox(int) {}
 
+func (p *pipeline) newScheduleStore() *recur.Store {
+	return &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now}
+}
+
 func (a *App) newSchedules(p *pipeline) *recur.Runner {
 	return recur.New(recur.Config{
-		Store:     &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
+		Store:     p.newScheduleStore(),
 		Log:       tracedLog{p.appender, p.store.Messages(), a.instruments.export},
 		Contracts: a.contracts, Tickets: p.tickets, Now: time.Now, Logger: a.log,
 		Limits: a.settings.Schedules.recurLimits(),
@@ -157,7 +161,9 @@ func (r *running) newKeeper(leases upkeep.LeaseBlobs) *upkeep.Keeper {
 		KeepDead: time.Duration(s.DeadRetention), TimeShare: retentionShare, Log: r.log,
 		OnRemoved: r.instruments.metrics.Removed}
 	parts := upkeep.Parts{Messages: retention, Audit: r.audit, Leases: leases, Now: time.Now,
-		History: history.Expiry{Table: r.store.Table, Now: time.Now}}
+		History:   history.Expiry{Table: r.store.Table, Now: time.Now},
+		Replays:   replay.Expiry{Table: r.store.Table, Now: time.Now},
+		Schedules: r.newScheduleStore()}
 	if r.batches != nil {
 		parts.Batches = r.batches
 	}

@@ -332,6 +332,49 @@ func TestRunner_LargeMessageNotPut(t *testing.T) {
 	})
 }
 
+// A message that no schedule has, because a change failed or its process died, is removed after a day.
+// A message that a schedule has stays, however old it is.
+func TestStore_RemoveMessages(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		noise := make([]byte, 100<<10)
+		_, _ = rand.Read(noise)
+		large := newDefinition("@every 1000h", func(d *recur.Definition) {
+			d.Message = append(d.Message, base64.StdEncoding.EncodeToString(noise)...)
+		})
+		r := w.newRunner("a", 0)
+		w.putSchedule(r, "s", large)
+		w.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if writesRow(c) {
+				return storagetest.Fault{Kind: storagetest.FailBefore}
+			}
+			return storagetest.Fault{}
+		})
+		if _, _, err := r.Put(t.Context(), "other", large, recur.Condition{}); err == nil {
+			t.Fatal("Put while storage fails: got no error, want one")
+		}
+		w.faults.Set(nil)
+
+		store := &recur.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Now: time.Now}
+		for _, c := range []struct {
+			age  time.Duration
+			want int
+		}{{time.Hour, 2}, {25 * time.Hour, 1}, {400 * 24 * time.Hour, 1}} {
+			passTime(c.age)
+			next, isDone, err := store.RemoveMessages(t.Context(), "")
+			if next != "" || !isDone || err != nil {
+				t.Errorf("after %s: got %q, %v, %v, want \"\", true and no error", c.age, next, isDone, err)
+			}
+			page, err := w.memory.Blobs().List(t.Context(), "schedules/", "")
+			if err != nil || len(page.Infos) != c.want {
+				t.Errorf("after %s: got %d blobs, %v, want %d", c.age, len(page.Infos), err, c.want)
+			}
+		}
+		if got := w.getSchedule("s"); string(got.Message) != string(large.Message) {
+			t.Errorf("got a message of %d bytes, want %d", len(got.Message), len(large.Message))
+		}
+	})
+}
+
 // A late write of the state must not replace a newer state.
 func TestRunner_LateMove(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {

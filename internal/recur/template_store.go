@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/storage"
+	"weir/internal/storage/listing"
 )
 
 const (
@@ -67,33 +68,72 @@ func (s *Store) loadMessage(ctx context.Context, schedule *Schedule) error {
 	return nil
 }
 
-// removeMessage removes a blob that a schedule does not need any more: before is the schedule with this blob, and now
-// is the schedule that stays (empty if it is deleted). It also removes old blobs of the schedule that are of no use,
-// because the change that wrote them failed. If before has no blob, or now has the same blob, it removes nothing.
+// removeMessage removes the blob of a schedule that has been changed: before is the schedule with this
+// blob, and now is the schedule that stays (empty if it is deleted).
 func (s *Store) removeMessage(ctx context.Context, before, now Schedule) error {
 	old, _ := before.columns[blobColumn].(string)
 	kept, _ := now.columns[blobColumn].(string)
 	if old == "" || old == kept {
 		return nil
 	}
-	if err := s.Bodies.Delete(ctx, old); err != nil && !storage.Is(err, storage.NotFound) {
+	return s.removeBlob(ctx, old)
+}
+
+func (s *Store) removeBlob(ctx context.Context, name string) error {
+	if err := s.Bodies.Delete(ctx, name); err != nil && !storage.Is(err, storage.NotFound) {
 		return err
 	}
-	for marker := ""; ; {
-		page, err := s.Bodies.List(ctx, blobPrefix(before.Name), marker)
+	return nil
+}
+
+// RemoveMessages removes old blobs that no schedule names, from a marker on; "" = from the beginning.
+// Such blobs remain if a process dies, or storage fails, before a definition is stored, or after it was
+// replaced. RemoveMessages returns the marker to continue from, and reports whether the walk has ended.
+func (s *Store) RemoveMessages(ctx context.Context, marker string) (next string, isDone bool, err error) {
+	return listing.Walk([]string{partition + "/"}, marker, func(prefix, at string) (string, error) {
+		page, err := s.Bodies.List(ctx, prefix, at)
 		if err != nil {
-			return err
+			return "", err
 		}
-		for _, info := range page.Infos {
-			if info.Name == kept || s.Now().Sub(info.ModifiedAt) < orphanAge {
+
+		var old []string
+		for _, blob := range page.Infos {
+			if s.Now().Sub(blob.ModifiedAt) >= orphanAge {
+				old = append(old, blob.Name)
+			}
+		}
+		if len(old) == 0 {
+			return page.Next, nil
+		}
+
+		// A blob that no schedule names now will not be named later: each definition has a new blob.
+		named, err := s.listBlobs(ctx)
+		if err != nil {
+			return "", err
+		}
+		for _, name := range old {
+			if named[name] {
 				continue
 			}
-			if err := s.Bodies.Delete(ctx, info.Name); err != nil && !storage.Is(err, storage.NotFound) {
-				return err
+			if err := s.removeBlob(ctx, name); err != nil {
+				return "", err
 			}
 		}
-		if marker = page.Next; marker == "" {
-			return nil
+		return page.Next, nil
+	})
+}
+
+// listBlobs returns the names of the blobs that schedules name.
+func (s *Store) listBlobs(ctx context.Context) (names map[string]bool, err error) {
+	schedules, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names = map[string]bool{}
+	for _, schedule := range schedules {
+		if name, _ := schedule.columns[blobColumn].(string); name != "" {
+			names[name] = true
 		}
 	}
+	return names, nil
 }

@@ -18,12 +18,8 @@ import (
 // finalPartition is the table partition with the rows of jobs that are over.
 const finalPartition = "replays"
 
-const (
-	// retention is the time from the start of a job to its removal, if the job is over.
-	retention = 30 * 24 * time.Hour
-	// maxListed is the largest number of finished jobs in a list. A list also has all running jobs.
-	maxListed = 100
-)
+// maxListed is the largest number of finished jobs in a list. A list also has all running jobs.
+const maxListed = 100
 
 // jobStore reads and writes jobs. A running job is a row of lane 0. A job that is over has a final row in the partition
 // "replays", and its row of lane 0 can still exist.
@@ -128,28 +124,7 @@ func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error
 	if err := finished(j); err != nil {
 		return j, err
 	}
-	if err := jobrow.Remove(ctx, b.store, j.ID); err != nil {
-		return j, err
-	}
-	return j, b.removeOldJobs(ctx)
-}
-
-// removeOldJobs removes final rows that are older than retention, as many as fit into one transaction.
-func (b jobStore) removeOldJobs(ctx context.Context) error {
-	page, err := b.store.Table.Range(ctx, storage.Query{Partition: finalPartition,
-		From: job.IDPrefix(b.store.Now().Add(-retention)), Limit: storage.MaxOps, Columns: []string{"Old"}})
-	if err != nil || len(page.Rows) == 0 {
-		return err
-	}
-	ops := make([]storage.Op, len(page.Rows))
-	for i, r := range page.Rows {
-		ops[i] = storage.Op{Kind: storage.Delete, Key: r.Key}
-	}
-	_, err = b.store.Table.Transact(ctx, finalPartition, ops)
-	if storage.Is(err, storage.NotFound) {
-		return nil // another process has removed one of the rows
-	}
-	return err
+	return j, jobrow.Remove(ctx, b.store, j.ID)
 }
 
 // apiError turns a temporary error of storage into a weir.Error of kind Unavailable. It returns other errors unchanged.

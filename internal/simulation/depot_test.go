@@ -14,6 +14,8 @@ import (
 	"weir/internal/history"
 	"weir/internal/inbox"
 	"weir/internal/lane"
+	"weir/internal/recur"
+	"weir/internal/replay"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/upkeep"
@@ -31,22 +33,24 @@ const (
 
 // clerk is the process of a depot on one day. Its parts are wired as in internal/app.
 type clerk struct {
-	w       *depot
-	name    string
-	faults  *storagetest.Faults
-	isDead  atomic.Bool
-	store   *lane.Store
-	audit   *audit.Log
-	counts  *history.Recorder
-	history *history.Keeper
-	drainer *drain.Drainer
-	limits  *upstream.Set
-	filer   *filing.Filer
-	batches *batch.Runner
-	inbox   *inbox.Collector
-	upkeep  *upkeep.Keeper
-	leases  storage.Leases
-	lost    int // messages that may be counted, because the answers to their tries were lost
+	w         *depot
+	name      string
+	faults    *storagetest.Faults
+	isDead    atomic.Bool
+	store     *lane.Store
+	audit     *audit.Log
+	counts    *history.Recorder
+	history   *history.Keeper
+	drainer   *drain.Drainer
+	limits    *upstream.Set
+	filer     *filing.Filer
+	batches   *batch.Runner
+	inbox     *inbox.Collector
+	replays   *replay.Runner
+	schedules *recur.Runner
+	upkeep    *upkeep.Keeper
+	leases    storage.Leases
+	lost      int // messages that may be counted, because the answers to their tries were lost
 }
 
 func (w *depot) newClerk(name string) *clerk {
@@ -66,7 +70,8 @@ func (w *depot) newClerk(name string) *clerk {
 		Rand: w.dice.newSource(name + " drain"), Log: discardLog})
 	p.limits = upstream.NewSet([]upstream.Definition{{Name: "shop", DailyQuota: depotQuota}}, p.quotaTable(),
 		time.Now, ignoreLimited{})
-	p.filer = &filing.Filer{Contracts: w.contracts, Log: lane.NewAppender(p.store, discardLog), Limits: p.limits}
+	appender := lane.NewAppender(p.store, discardLog)
+	p.filer = &filing.Filer{Contracts: w.contracts, Log: appender, Limits: p.limits}
 	p.batches = batch.New(batch.Config{Store: p.store, Blobs: blobs, Leases: p.leases, Lease: depotLease,
 		Contracts: w.contracts, MaxBody: depotBody, Filer: p.filer, Wake: p.drainer.Wake,
 		Refused: func(error) {}, Now: time.Now, Logger: discardLog,
@@ -77,12 +82,18 @@ func (w *depot) newClerk(name string) *clerk {
 		Rejected: p.newFiles("rejected"), Leases: p.leases, Lease: depotLease, Filer: p.filer, Batches: p.batches,
 		Messages: p.store.Messages(), CanSplit: true, MaxBody: depotBody, Retention: keepArchived,
 		Wake: p.drainer.Wake, Refused: func(error) {}, Now: time.Now, Logger: discardLog})
+	p.replays = replay.New(replay.Config{Store: p.store, Log: replay.LogOf(p.store), Leases: p.leases,
+		Lease: depotLease, Wake: p.drainer.Wake, Now: time.Now, Logger: discardLog})
+	plans := &recur.Store{Table: table, Bodies: blobs, Now: time.Now}
+	p.schedules = recur.New(recur.Config{Store: plans, Log: recurringLog{appender, p.store.Messages()},
+		Contracts: w.contracts, Tickets: noTickets{}, Now: time.Now, Rand: w.dice.newSource(name + " schedules"),
+		Logger: discardLog})
 	retention := &lane.Retention{Store: p.store, KeepFinal: keepMessages, KeepDead: keepMessages,
 		TimeShare: 5 * time.Second}
 	p.upkeep = upkeep.New(upkeep.Config{Retention: retention, Lanes: depotLanes, Table: table, Now: time.Now,
 		Logger: discardLog, Jobs: upkeep.Jobs(upkeep.Parts{Messages: retention, Audit: p.audit,
 			History: history.Expiry{Table: table, Now: time.Now}, Batches: p.batches, Files: p.inbox, Now: time.Now,
-			Leases: slowLeases{p}})})
+			Replays: replay.Expiry{Table: table, Now: time.Now}, Schedules: plans, Leases: slowLeases{p}})})
 	return p
 }
 
@@ -116,10 +127,16 @@ func (p *clerk) newFiles(container string) storage.Files {
 	return slowFiles{p.faults.Files(p.w.account.Files(container)), p.w}
 }
 
-// taker is a CMS that takes each message at once.
+// taker is a CMS that takes or rejects each message at once. It rejects the messages of one key, until
+// an operator has replayed them.
 type taker struct{}
 
-func (taker) Send(context.Context, weir.Delivery) weir.Result {
+const rejectedKey = "k4"
+
+func (taker) Send(_ context.Context, d weir.Delivery) weir.Result {
+	if d.Message.Key == rejectedKey && d.Message.Replays == 0 {
+		return weir.Result{Outcome: weir.OutcomeRejected, Status: 422, Reason: "no", StartedAt: time.Now()}
+	}
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now()}
 }
 
@@ -139,6 +156,10 @@ func (w *depot) liveDay(day int) {
 			p.drainer.Wake(number)
 		}
 		_ = p.batches.ResumeOrphans(ctx)
+		_ = p.schedules.Load(ctx)
+		if control, err := p.store.ReadControl(ctx, 0); err == nil {
+			p.replays.ResumeOrphans(control)
+		}
 		_ = p.inbox.Collect(ctx)
 		p.upkeep.BeginRound()
 		time.Sleep(time.Minute)
@@ -158,7 +179,7 @@ func (p *clerk) stop(isKilled bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for name, stop := range map[string]func(context.Context) error{"inbox": p.inbox.Close, "batches": p.batches.Close,
-		"drainer": p.drainer.Close, "upkeep": p.upkeep.Close} {
+		"replays": p.replays.Close, "schedules": p.schedules.Close, "drainer": p.drainer.Close, "upkeep": p.upkeep.Close} {
 		if err := stop(ctx); err != nil && !isKilled {
 			p.w.addProblem("stop", "%s: %s: %v", p.name, name, err)
 		}
@@ -192,8 +213,51 @@ func (p *clerk) work(ctx context.Context, day int) {
 	for n := range dice.drawBelow(name+" forgotten", 3) {
 		p.leaveBehind(ctx, day, n)
 	}
+	p.changeSchedules(ctx, day)
+	for range dice.drawBelow(name+" replays", 3) {
+		lately := replay.Filter{From: time.Now().Add(-36 * time.Hour)}
+		_, _ = p.replays.Start(ctx, replay.Spec{Filter: lately, RatePerMinute: 60, StopAtErrorRate: 1})
+	}
 	for n := range 1 + dice.drawBelow(name+" posts", 8) {
 		p.post(ctx, fmt.Sprint(day, " ", n))
+	}
+}
+
+// standingPlan is the name of the schedule that is never deleted.
+const standingPlan = "standing"
+
+// changeSchedules stores a schedule of this day, deletes the one of the day before, and changes the
+// standing schedule. Some of their messages are too large for a row.
+func (p *clerk) changeSchedules(ctx context.Context, day int) {
+	name := func(day int) string { return fmt.Sprint("of-day-", day) }
+	for _, schedule := range []string{standingPlan, name(day)} {
+		text := fmt.Sprint(day)
+		if p.w.dice.drawChance(p.name+" large", 0.3) {
+			text = noise(p.w.dice, p.name)
+		}
+		body := fmt.Appendf(nil, `<article path="s">%s</article>`, text)
+		p.repeat(func() error {
+			_, _, err := p.schedules.Put(ctx, schedule, recur.Definition{Cron: "@every 1h", Message: body},
+				recur.Condition{})
+			return err
+		})
+	}
+	p.repeat(func() error {
+		err := p.schedules.Delete(ctx, name(day-1), recur.Condition{})
+		if weir.KindOf(err) == weir.NotFound {
+			return nil
+		}
+		return err
+	})
+}
+
+// repeat calls a function until it succeeds, as an operator does.
+func (p *clerk) repeat(change func() error) {
+	for range 5 {
+		if change() == nil {
+			return
+		}
+		time.Sleep(time.Second)
 	}
 }
 
@@ -203,12 +267,12 @@ func (p *clerk) putFile(ctx context.Context, name, body string) {
 	}
 }
 
-// leaveBehind leaves what a process leaves that dies: a body without a message, a document without a batch, and the
-// lease of a bulk replay.
+// leaveBehind leaves what a process leaves that dies: a body without a message, a document without a
+// batch, a message without a schedule, and the lease of a bulk replay.
 func (p *clerk) leaveBehind(ctx context.Context, day, n int) {
 	date := time.Now().UTC().Format(time.DateOnly)
 	for _, name := range []string{fmt.Sprintf("%s/1.0/%032d", date, n),
-		fmt.Sprintf("batches/lost-%d-%d/document/0", day, n)} {
+		fmt.Sprintf("batches/lost-%d-%d/document/0", day, n), fmt.Sprintf("schedules/lost/%d-%d", day, n)} {
 		if err := p.w.account.Blobs().Put(ctx, name, []byte("x")); err != nil {
 			p.w.addProblem("setup", "%v", err)
 		}

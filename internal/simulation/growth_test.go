@@ -19,8 +19,8 @@ import (
 )
 
 // TestGrowth has a simulated world of its own, because its time is counted in weeks. Each day one
-// process works for some minutes: it takes posts, batches and files, delivers messages, and runs
-// all jobs of upkeep. Then it ends, or is killed. After each day, every row and every blob of the
+// process works for some minutes: it takes posts, batches and files, delivers messages, replays dead
+// ones in bulk, runs schedules, and runs all jobs of upkeep. Then it ends, or is killed. After each day, every row and every blob of the
 // account must be younger than its retention allows, and an upstream's quota must have counted what
 // was stored.
 
@@ -138,13 +138,19 @@ var growthKinds = []growthKind{
 	{"batches", 30 * 24 * time.Hour, 0, inPlace("batches")},
 	{"quotas", 0, 1, named("upstreams", "quota_")},
 	{"meta", 0, 20, inPlace("meta")},
+	{"finished replays", 30 * 24 * time.Hour, 0, inPlace("replays")},
+	{"standing schedules", 0, 1, named("schedules", standingPlan)},
+	{"schedules that are deleted", 24 * time.Hour, 0, inPlace("schedules")},
+	{"replays under way", 0, 4, named("1.0", "!replay_")},
 	{"control rows", 0, 10 * depotLanes, named("1.", "!")},
 	{"latest versions, remembered ids", 0, 0, func(place, name string) bool {
 		return strings.HasPrefix(place, "1.") && (strings.HasPrefix(name, "k_") || strings.HasPrefix(name, "c_"))
 	}},
+	{"last deliveries of keys with dead messages", 0, 1, named("1.", "l_")},
 	{"messages", keepMessages, 0, inPlace("1.")},
 	{"documents without a batch", 24 * time.Hour, 0, named("bodies", "batches/lost-")},
 	{"batches' documents", 30 * 24 * time.Hour, 0, named("bodies", "batches/")},
+	{"messages of schedules", 2 * 24 * time.Hour, 0, named("bodies", "schedules/")},
 	{"bodies", keepMessages, 0, inPlace("bodies")},
 	{"leases of batches", 24 * time.Hour, 0, named("leases", "batch-")},
 	{"leases of replays", 24 * time.Hour, 0, named("leases", "replay-")},

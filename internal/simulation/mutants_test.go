@@ -196,6 +196,8 @@ var mutantsOfGrowth = []mutant{
 	{"the quota counts each try", "filing/filer.go", "case lane.IsNotAppended(err), IsRefusal(err):", "case IsRefusal(err):", "quota", "30"},
 	{"the quota counts a submission again after a lost answer", "upstream/charge.go", "if !q.remembered[*id] {", "if true {", "quota", "30"},
 	{"leases of bulk replays are left", "upkeep/leases.go", `{"batch-", "replay-"}`, `{"batch-"}`, "growth", "30"},
+	{"finished bulk replays are left", "upkeep/job.go", "FinishedReplays(p.Replays), ", "", "growth", "30"},
+	{"messages without a schedule are left", "upkeep/job.go", " ScheduleMessages(p.Schedules.RemoveMessages),", "", "growth", "30"},
 	{"rejected files are left", "upkeep/job.go", ", RejectedFiles(p.Files.RemoveRejected))", ")", "growth", "30"},
 	{"documents without a batch are left", "upkeep/job.go", ", BatchDocuments(p.Batches.RemoveDocuments))", ")", "growth", "30"},
 	{"old rows of the history are left", "upkeep/job.go", "HistoryRows(p.History), ", "", "growth", "30"},

@@ -37,13 +37,20 @@ const (
 // Parts has the stores that the jobs of a process keep clean. Batches and Files can be nil: other
 // processes then do these jobs.
 type Parts struct {
-	Messages MessageRetention
-	Audit    Remover
-	History  Remover
-	Leases   LeaseBlobs
-	Batches  BatchStore
-	Files    FileArchive
-	Now      func() time.Time
+	Messages  MessageRetention
+	Audit     Remover
+	History   Remover
+	Replays   Remover
+	Schedules ScheduleStore
+	Leases    LeaseBlobs
+	Batches   BatchStore
+	Files     FileArchive
+	Now       func() time.Time
+}
+
+// ScheduleStore has the large messages of schedules.
+type ScheduleStore interface {
+	RemoveMessages(ctx context.Context, marker string) (next string, isDone bool, err error)
 }
 
 // BatchStore has batches and their documents.
@@ -62,7 +69,8 @@ type FileArchive interface {
 // here.
 func Jobs(p Parts) []Job {
 	jobs := []Job{EarlierEpochs(p.Messages), ForgottenBodies(p.Messages), AuditEntries(p.Audit),
-		HistoryRows(p.History), UnusedLeases(p.Leases, p.Now)}
+		HistoryRows(p.History), FinishedReplays(p.Replays), ScheduleMessages(p.Schedules.RemoveMessages),
+		UnusedLeases(p.Leases, p.Now)}
 	if p.Batches != nil {
 		jobs = append(jobs, Batches(p.Batches), BatchDocuments(p.Batches.RemoveDocuments))
 	}
@@ -95,6 +103,11 @@ func HistoryRows(history Remover) Job {
 	return Job{Name: "history-rows", Every: hourly, Limit: stepLimit, Run: removal{history}.run}
 }
 
+// FinishedReplays removes the bulk replays past their retention.
+func FinishedReplays(replays Remover) Job {
+	return Job{Name: "finished-replays", Every: day, Limit: stepLimit, Run: removal{replays}.run}
+}
+
 // Batches removes the batches past their retention, with their documents.
 func Batches(batches Remover) Job {
 	return Job{Name: "batches", Every: day, Limit: stepLimit, Run: removal{batches}.run}
@@ -112,6 +125,11 @@ func (w Walk) run(ctx context.Context, marker string) (Step, error) {
 // BatchDocuments removes stored documents without a batch.
 func BatchDocuments(walk Walk) Job {
 	return Job{Name: "batch-documents", Every: day, Limit: stepLimit, Run: walk.run}
+}
+
+// ScheduleMessages removes stored messages that no schedule has.
+func ScheduleMessages(walk Walk) Job {
+	return Job{Name: "schedule-messages", Every: day, Limit: stepLimit, Run: walk.run}
 }
 
 // AcceptedFiles removes the accepted files of the inbox past their retention.
