@@ -69,11 +69,11 @@ type breaker struct {
 	retryStreak     int                 // failures with the outcome retry since the last verdict
 	suspectKeys     int                 // number of keys that must fail until the CMS is the cause
 	isSuspected     bool                // the last holder took the CMS for the cause, and no verdict came since
-	streakKeys      map[string]bool     // the ordering keys of the failures in retryStreak
+	streakKeys      keySet              // the keys of the failures in retryStreak
 	verdicts        int                 // rises at each verdict, and when another holder has delivered
 	suspects        map[int64]suspicion // by sequence number
 	probedKeys      map[string]bool     // hashes of the keys that had their turn in this round
-	awayKeys        map[string]bool     // the ordering keys for which the CMS was away since the last verdict
+	awayKeys        keySet              // the keys for which the CMS was away since the last verdict
 	deliveredBefore int64               // number of deliveries in tail when this process last left the lane
 
 	refusals
@@ -97,6 +97,19 @@ type suspicion struct {
 	isProven bool // a verdict came between two failures of this message, so the message is the cause
 }
 
+// keySet has hashes of keys, so the spellings of a folded key count as one key: the fault of one item
+// is not taken for one of the CMS. It has maxSetKeys at most, because only their number up to
+// suspectKeys matters, and in an outage each waiting key fails.
+type keySet map[string]bool
+
+const maxSetKeys = 16
+
+func (s keySet) add(e *lane.Entry) {
+	if len(s) < maxSetKeys {
+		s[e.KeyHash()] = true
+	}
+}
+
 // maxSuspects bounds breaker.suspects: a larger map is cleared.
 const maxSuspects = 2 * readAheadMax
 
@@ -107,8 +120,8 @@ func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 		patience = patienceDefault
 	}
 	return &breaker{backoff: b, settle: settle, patience: patience, suspectKeys: suspectKeys,
-		streakKeys: map[string]bool{}, suspects: map[int64]suspicion{},
-		probedKeys: map[string]bool{}, awayKeys: map[string]bool{}}
+		streakKeys: keySet{}, suspects: map[int64]suspicion{},
+		probedKeys: map[string]bool{}, awayKeys: keySet{}}
 }
 
 // adoptTail takes over the state that the last holder, in this process or another, wrote into tail:
@@ -145,14 +158,14 @@ func (g *breaker) recordDelivered(t lane.Tail) { g.deliveredBefore = t.Counts.De
 // forgetMessage is called when a message is cancelled. The message's key no longer counts in streakKeys
 // and awayKeys.
 func (g *breaker) forgetMessage(e *lane.Entry) {
-	delete(g.streakKeys, e.Message.Key)
-	delete(g.awayKeys, e.Message.Key)
+	delete(g.streakKeys, e.KeyHash())
+	delete(g.awayKeys, e.KeyHash())
 }
 
 // forgetFinal is called when a message becomes final. A message that is dead does not show that the CMS is away.
 func (g *breaker) forgetFinal(e *lane.Entry) {
 	delete(g.suspects, e.Seq())
-	delete(g.awayKeys, e.Message.Key)
+	delete(g.awayKeys, e.KeyHash())
 }
 
 // closedUntil returns the time before which no message is sent.
@@ -190,7 +203,7 @@ func (g *breaker) classifyResult(e *lane.Entry, r weir.Result, now time.Time) we
 func (g *breaker) classifyRetry(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	g.countFailure()
 	g.retryStreak++
-	g.streakKeys[e.Message.Key] = true
+	g.streakKeys.add(e)
 	switch {
 	case !g.isSuspected && (g.retryStreak < suspectRetries || len(g.streakKeys) < g.suspectKeys):
 		return weir.OutcomeRetry
@@ -290,7 +303,7 @@ func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Tim
 	if g.hasVerdictSince(e) {
 		return weir.OutcomeRetry
 	}
-	g.awayKeys[e.Message.Key] = true
+	g.awayKeys.add(e)
 	if len(g.awayKeys) == 1 && r.RetryAfter == 0 {
 		return g.deferMessage(e, r, now, false)
 	}

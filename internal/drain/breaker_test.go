@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/fold"
 	"weir/internal/lane"
 	"weir/internal/weir"
 )
@@ -17,7 +18,7 @@ func newTestBreaker() *breaker {
 }
 
 func newEntry(seq int64, key string) *lane.Entry {
-	return &lane.Entry{Message: weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key}}
+	return (&lane.Store{}).NewEntry(weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key})
 }
 
 func newResult(o weir.Outcome, status int) weir.Result {
@@ -104,6 +105,60 @@ func TestBreaker_ClassifyResult_RetriesOfTwoKeysStayRetries(t *testing.T) {
 		if o := g.classifyResult(newEntry(int64(i), string(rune('a'+i%2))), flaky, noon); o != weir.OutcomeRetry {
 			t.Fatalf("try %d: %s, want retry", i, o)
 		}
+	}
+}
+
+// The spellings of a folded key are one key: their failures alone do not show that the CMS is the
+// cause.
+func TestBreaker_ClassifyResult_SpellingsAreOneKey(t *testing.T) {
+	t.Parallel()
+	store := &lane.Store{Fold: fold.All}
+	spelling := func(seq int64, key string) *lane.Entry {
+		return store.NewEntry(weir.Message{ID: weir.ID{Seq: seq}, Key: key, Skip: true})
+	}
+	failures, away := newTestBreaker(), newTestBreaker()
+	failures.suspectKeys = 2 // a quiet lane in which another key waits
+	for i, key := range []string{"cafe", "Café", "CAFE", "cafe\u0301", "CaFe", "CAFÉ"} {
+		if got := failures.classifyResult(spelling(int64(i), key), flaky, noon); got != weir.OutcomeRetry {
+			t.Errorf("failure of %q: got %s, want retry", key, got)
+		}
+		away.classifyResult(spelling(int64(i), key), weir.Result{Outcome: weir.OutcomeUnavailable}, noon)
+		if pause := away.closedUntil().Sub(noon); pause > 0 {
+			t.Errorf("away for %q: got a pause of %s for all keys, want none", key, pause)
+		}
+	}
+
+	failures.forgetMessage(spelling(9, "CAFE"))
+	if got := len(failures.streakKeys); got != 0 {
+		t.Errorf("after a cancellation: got %d keys that fail, want none", got)
+	}
+}
+
+// In an outage each waiting key fails. The breaker needs to know a few of them only.
+func TestBreaker_ClassifyResult_KnowsFewFailedKeys(t *testing.T) {
+	t.Parallel()
+	g := newTestBreaker()
+	for i := range int64(1000) {
+		g.classifyResult(newEntry(2*i, fmt.Sprint("k", i)), flaky, noon)
+		g.classifyResult(newEntry(2*i+1, fmt.Sprint("k", i)), weir.Result{Outcome: weir.OutcomeUnavailable}, noon)
+	}
+	if len(g.streakKeys) > maxSetKeys || len(g.awayKeys) > maxSetKeys {
+		t.Errorf("got %d keys that failed and %d that were away, want %d at most", len(g.streakKeys),
+			len(g.awayKeys), maxSetKeys)
+	}
+}
+
+func TestTrackedKeys_AreBounded(t *testing.T) {
+	t.Parallel()
+	tracked := trackedKeys{keys: map[string]bool{}}
+	for i := range lane.MaxDeadKeys + 1 {
+		if tracked.isFull {
+			t.Fatalf("got full with %d keys, want %d", i, lane.MaxDeadKeys+1)
+		}
+		tracked.addKey(fmt.Sprint(i))
+	}
+	if tracked.addKey("one more"); !tracked.isFull || tracked.keys != nil || !tracked.hasKey("any") {
+		t.Errorf("got %d keys and full %v, want no keys, and each key tracked", len(tracked.keys), tracked.isFull)
 	}
 }
 

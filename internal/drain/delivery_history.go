@@ -16,9 +16,14 @@ type trackedKeys struct {
 
 func (t *trackedKeys) hasKey(keyHash string) bool { return t.isFull || t.keys[keyHash] }
 
+// addKey tracks a key. If lane.MaxDeadKeys are tracked, it tracks all keys from then on, as a holder
+// does that finds so many in storage.
 func (t *trackedKeys) addKey(keyHash string) {
-	if !t.isFull {
-		t.keys[keyHash] = true
+	if t.isFull {
+		return
+	}
+	if t.keys[keyHash] = true; len(t.keys) > lane.MaxDeadKeys {
+		t.keys, t.isFull = nil, true
 	}
 }
 

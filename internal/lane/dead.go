@@ -17,8 +17,12 @@ func deadValues(e *Entry, at time.Time) map[string]any {
 	return v
 }
 
-// deadKeysPages limits the pages that ReadDeadKeys reads.
-const deadKeysPages = 10
+// MaxDeadKeys is the largest number of keys with dead messages that a holder knows. If a lane has
+// more, every key counts as such a key.
+const MaxDeadKeys = 10_000
+
+// deadKeysPages limits the pages that ReadDeadKeys reads. A page has 1,000 rows at most.
+const deadKeysPages = MaxDeadKeys / 1000
 
 // ReadDeadKeys returns the hashes of the keys that have dead messages in a lane. If there are too many dead messages to
 // read, all is true and keys is nil: every key counts as a key with dead messages.
