@@ -44,7 +44,7 @@ type gridLine struct {
 }
 
 // axisTime is a time below the plot. Text is in UTC. If the reader chooses local times, the script of the page replaces
-// Text. Form tells the script the precision of Text: "minute" or "day".
+// Text. Form is the precision of Text, for the script: "minute" or "day".
 type axisTime struct {
 	At         time.Time
 	Text, Form string

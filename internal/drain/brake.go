@@ -34,8 +34,7 @@ import (
 // divided by probeShare.
 const probeShare = 8
 
-// brakes is what the lanes of a process know together about rejections. It is safe for concurrent
-// use.
+// brakes has the rejections that the lanes of a process share. It is safe for concurrent use.
 type brakes struct {
 	limit    int // see Config.Brake
 	patience time.Duration

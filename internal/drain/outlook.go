@@ -10,7 +10,7 @@ import (
 )
 
 // Each lane has a breaker of its own, but all lanes write to the same CMS. So the lanes of a
-// process share what they learn about it:
+// process share their experience with it:
 //
 //   - A delivery by a lane that had paused for the CMS is a recovery. It ends the pauses of the same cause in all lanes
 //     of the process at once. A process that knows of a recovery writes it into storage. A process with lanes that pause
@@ -31,8 +31,8 @@ const (
 	readsRecoveryMin, readsRecoveryMax = 5 * time.Second, time.Minute
 )
 
-// outlook is what the lanes of a process know together about the CMS. It is safe for concurrent
-// use.
+// outlook has the failures and recoveries of the CMS that the lanes of a process share. It is safe
+// for concurrent use.
 type outlook struct {
 	backoff Backoff
 

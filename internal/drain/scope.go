@@ -18,7 +18,7 @@ type laneScope struct {
 	observer Observer
 }
 
-// reportFinal tells the observer that the holder has decided to make a message final.
+// reportFinal notifies the observer that the holder has decided to make a message final.
 func (s laneScope) reportFinal(e *lane.Entry, stage weir.Stage, at time.Time) {
 	s.observer.Finished(s.lane, Final{Stage: stage, Contract: e.Message.Contract,
 		AcceptedAt: e.Message.AcceptedAt, Since: e.WaitingSince(), At: at})

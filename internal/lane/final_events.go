@@ -14,7 +14,7 @@ import (
 type Notifier interface {
 	// DeadReceivers returns the names of the receivers that want events about a contract's dead messages.
 	DeadReceivers(contract string) []string
-	// WakeOutbox tells the Notifier that a lane's outbox has new events. It returns at once.
+	// WakeOutbox makes the Notifier look for new events in a lane's outbox. It returns at once.
 	WakeOutbox(lane int)
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Policy says how often a failed call is repeated, and with which pauses. The zero value repeats a failed call at once,
+// Policy bounds how often a failed call is repeated, and sets the pauses between. The zero value repeats a failed call at once,
 // without limit. A Policy is safe for concurrent use if its functions are.
 type Policy struct {
 	// First is the first pause. Each further pause is twice as long as the previous pause, up to Max. If Max is not

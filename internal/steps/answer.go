@@ -56,7 +56,7 @@ func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 	return a, err
 }
 
-// need says how strictly the steps need a part of an answer.
+// need is how strictly the steps need a part of an answer.
 type need int
 
 const (

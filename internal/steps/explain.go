@@ -79,7 +79,7 @@ func describeType(t reflect.Type) string {
 	return "of another kind"
 }
 
-// explainError returns a sentence that tells the user why an expression does not compile.
+// explainError returns a sentence for the user: the reason why an expression does not compile.
 func (s *scope) explainError(err error, source string, env map[string]any) string {
 	text := firstLine(err)
 	if hint := s.suggestSpelling(text, source); hint != "" {

@@ -18,7 +18,7 @@ import (
 // MaxLanes is the largest allowed number of lanes.
 const MaxLanes = 1024
 
-// Step says how far a change of the number of lanes has come. Package relane describes the change.
+// Step is the progress of a change of the number of lanes. Package relane describes the change.
 type Step string
 
 // The steps of a change. The change can be undone until it reaches StepCount.
