@@ -211,7 +211,7 @@ func TestSignIn_LeavesTheAddressesOfProgramsOpen(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"receive", "batches", "validate", "status", "cancel", "move", "schedules", "health",
-		"metrics"} {
+		"metrics", "openapi"} {
 		var function struct {
 			Bindings []struct{ Route string }
 		}
@@ -233,7 +233,7 @@ func TestSignIn_LeavesTheAddressesOfProgramsOpen(t *testing.T) {
 }
 
 // namesInRoute matches a route parameter that accepts only listed names, such as {kind:regex(^(messages|batches)\z)}.
-var namesInRoute = regexp.MustCompile(`\{\w+:regex\(\^\(([a-z|]+)\)\\z\)\}`)
+var namesInRoute = regexp.MustCompile(`\{\w+:regex\(\^\(([a-z|.\[\]]+)\)\\z\)\}`)
 
 // pathsOfRoute returns one path for each name that the first parameter accepts (see namesInRoute). At a parameter of
 // another kind, it cuts the path and appends x.
@@ -247,7 +247,8 @@ func pathsOfRoute(route string) (paths []string) {
 		return []string{path}
 	}
 	for _, name := range strings.Split(parameter[1], "|") {
-		paths = append(paths, pathsOfRoute(strings.Replace(route, parameter[0], name, 1))...)
+		paths = append(paths, pathsOfRoute(strings.Replace(route, parameter[0],
+			strings.ReplaceAll(name, "[.]", "."), 1))...)
 	}
 	return paths
 }
@@ -257,7 +258,7 @@ type fakeDeployment map[string]int
 
 // good is a deployment that works.
 var good = fakeDeployment{
-	"GET /api/health": 200, "GET /api/openapi.yaml": 401, "POST /api/messages": 401, "GET /api/metrics": 200,
+	"GET /api/health": 200, "GET /api/openapi.yaml": 200, "POST /api/messages": 401, "GET /api/metrics": 200,
 }
 
 func (d fakeDeployment) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -288,7 +289,8 @@ func TestSmoke(t *testing.T) {
 		"with a key":  {good, "the key", `weir_build_info{version="v1"}`, true},
 		"unhealthy":   {with("GET /api/health", 503), "", "/api/health answered 503, 2 times", false},
 		"open":        {with("POST /api/messages", 202), "", "the address is open", false},
-		"other app":   {with("GET /api/openapi.yaml", 404), "", "/api/openapi.yaml answered 404", false},
+		"hidden":      {with("GET /api/openapi.yaml", 404), "", "/api/openapi.yaml answers 404", true},
+		"other app":   {with("GET /api/openapi.yaml", 500), "", "/api/openapi.yaml answered 500", false},
 		"another key": {good, "wrong", "/api/metrics answered 401", false},
 	} {
 		t.Run(name, func(t *testing.T) {

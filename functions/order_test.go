@@ -122,8 +122,8 @@ func TestRoutes_AreConstrained(t *testing.T) {
 			t.Errorf("%s: the rest %s of the route has another parameter, want {name:regex(^…\\z)}", file, rest)
 		}
 	}
-	if parameters != 8 {
-		t.Errorf("parameters: got %d, want 8", parameters)
+	if parameters != 9 {
+		t.Errorf("parameters: got %d, want 9", parameters)
 	}
 }
 
@@ -142,6 +142,7 @@ func TestChooseFunction(t *testing.T) {
 		"POST ../sweep": "", "POST x\\..\\messages": "", "DELETE replays/7": "write", "POST messages": "receive",
 		"POST validate": "validate", "POST Validate/": "validate", "POST validate/a": "", "GET validate": "",
 		"HEAD health": "health", "POST batches": "batches", "GET batches": "view", "GET batches/a": "status",
+		"GET openapi.yaml": "openapi", "GET openapi.json": "openapi", "GET openapi.xml": "",
 		"DELETE batches/a": "write", "DELETE batches": "", "GET lanes/a": "view",
 	} {
 		method, target, _ := strings.Cut(path, " ")

@@ -109,6 +109,7 @@ param signInOpenPaths array = [
   '/api/messages'
   '/api/messages/*'
   '/api/metrics'
+  '/api/openapi.json'
   '/api/openapi.yaml'
   '/api/schedules'
   '/api/schedules/*'

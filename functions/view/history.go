@@ -120,11 +120,14 @@ func ChooseStep(minutes int) time.Duration {
 }
 
 func describeStep(m *history.Minute) HistoryStep {
-	t := m.Total()
+	t, attempts := m.Total(), m.Attempts
+	if attempts == nil {
+		attempts = map[weir.Outcome]int64{}
+	}
 	return HistoryStep{
 		At: m.At, Accepted: t.Accepted, Delivered: t.Delivered, Dead: t.Dead, Cancelled: t.Cancelled,
 		Superseded: t.Superseded, Discarded: t.Discarded,
-		Waiting: t.Waiting, Oldest: t.Oldest.Seconds(), Attempts: m.Attempts, Attempt: describeQuantiles(m.Attempt),
+		Waiting: t.Waiting, Oldest: t.Oldest.Seconds(), Attempts: attempts, Attempt: describeQuantiles(m.Attempt),
 		Lag:          describeQuantiles(m.Lag),
 		Transactions: m.AllTransactions(), Throttled: m.Throttled, Refused: m.AllRefused(), Poisoned: m.Poisoned,
 	}

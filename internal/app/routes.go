@@ -11,6 +11,7 @@ import (
 	"weir/functions/inbox"
 	"weir/functions/metrics"
 	"weir/functions/move"
+	"weir/functions/openapi"
 	"weir/functions/poison"
 	"weir/functions/process"
 	"weir/functions/receive"
@@ -24,7 +25,6 @@ import (
 	"weir/internal/dashboard"
 	"weir/internal/history"
 	"weir/internal/httpio"
-	"weir/internal/openapi"
 )
 
 // route names the handler for requests that have the path and one of the methods.
@@ -63,6 +63,7 @@ func (r *running) listRoutes() []route {
 	batched := &batches.Function{Batches: r.batches, Upstreams: r.upstreams, Memory: intake,
 		Observer: submissions{r.instruments, history.WayBatch}, Logger: log}
 	poisoned := &poison.Function{Tickets: r.tickets, Lanes: lanes, Observer: r.instruments, Logger: log}
+	described := &openapi.Function{IsHidden: !s.OpenAPI, Logger: log}
 	checks := health.New(r.healthChecks(), now)
 	table := []route{
 		{post, "/api/messages", "receive", r.newReceiver(intake)},
@@ -128,7 +129,8 @@ func (r *running) listRoutes() []route {
 		{remove, "/api/replays/{id}", "write", toTheEnd(&write.CancelReplays{Jobs: r.replays, Logger: log})},
 		{get, dashboard.Base, "view", pages},
 		{get, dashboard.Base + "/{rest...}", "view", pages},
-		{get, "/api/openapi.yaml", "view", readOnly(openapi.Handler())},
+		{get, "/api/openapi.yaml", "openapi", readOnly(described.YAML())},
+		{get, "/api/openapi.json", "openapi", readOnly(described.JSON())},
 		{getOrHead, "/api/health", "health", checks},
 		{get, "/api/checks", "view", readOnly(checks.Details())},
 		{get, "/api/metrics", "metrics", r.gauges.refreshBefore(

@@ -67,6 +67,21 @@ func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 	}
 }
 
+// The setting openapi: false hides the description at both addresses.
+func TestOpenAPI_IsHiddenBySetting(t *testing.T) {
+	t.Parallel()
+	for settings, want := range map[string]int{"": http.StatusOK, "openapi: false\n": http.StatusNotFound} {
+		r := newTestRunningWith(t, minimal+settings)
+		for _, path := range []string{"/api/openapi.yaml", "/api/openapi.json"} {
+			w := httptest.NewRecorder()
+			r.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			if w.Code != want {
+				t.Errorf("%s with %q: got %d, want %d", path, settings, w.Code, want)
+			}
+		}
+	}
+}
+
 // newTestRunning returns the parts of a server. The table and the blobs are in memory.
 func newTestRunning(t *testing.T) *running {
 	t.Helper()

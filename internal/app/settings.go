@@ -46,6 +46,7 @@ type Settings struct {
 	Notify         []receiverSettings `yaml:"notify"`
 	Callbacks      callbackSettings   `yaml:"callbacks"`
 	Log            logSettings        `yaml:"log"`
+	OpenAPI        bool               `yaml:"openapi"` // false = no address shows the description of the API
 	Intake         intakeSettings     `yaml:"intake"`
 	Upstreams      []upstreamSettings `yaml:"upstreams"` // nil = each caller with the function key may send
 	LookUps        steps.Source       `yaml:"lookups"`   // steps that several contracts share, by name
@@ -131,7 +132,7 @@ type pollSettings struct {
 func defaultSettings() Settings {
 	day := duration(24 * time.Hour)
 	return Settings{
-		Lanes: 1, Lease: duration(30 * time.Second), TicketDelay: delayRange{0, duration(10 * time.Second)},
+		Lanes: 1, OpenAPI: true, Lease: duration(30 * time.Second), TicketDelay: delayRange{0, duration(10 * time.Second)},
 		MaxBody: 1 << 20, Retention: 7 * day, DeadRetention: 90 * day, AuditRetention: 365 * day,
 		Delivery: deliverySettings{Method: "POST", Instances: anyInstance, Timeout: duration(30 * time.Second),
 			Attempts: 5, Patience: day, RetryFor: duration(15 * time.Minute), Brake: 5,

@@ -74,7 +74,7 @@ type SignIn struct {
 
 // DefaultOpenPaths are the open paths of the template; see infra/main.bicep.
 var DefaultOpenPaths = []string{"/api/batches", "/api/batches/*", "/api/health", "/api/messages", "/api/messages/*",
-	"/api/metrics", "/api/openapi.yaml", "/api/schedules", "/api/schedules/*", "/api/validate"}
+	"/api/metrics", "/api/openapi.json", "/api/openapi.yaml", "/api/schedules", "/api/schedules/*", "/api/validate"}
 
 // protects reports whether the platform authenticates the sender of each request to the path.
 func (s SignIn) protects(path string) bool {

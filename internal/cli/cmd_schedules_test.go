@@ -17,9 +17,9 @@ const (
 		`"lastDueAt":"2026-03-27T01:30:00Z","lastMessageId":"AQ1","refusal":"no\u001b[31m title",` +
 		scheduleCounts + `}}`
 	scheduleHourly = `{"name":"hourly","cron":"@hourly","timeZone":"UTC","contentType":"application/xml",` +
-		`"overlap":"queue","missed":"one","paused":true,"state":{"nextAt":null,` + scheduleCounts + `}}`
+		`"overlap":"queue","missed":"one","paused":true,"state":{` + scheduleCounts + `}}`
 	scheduleOver = `{"name":"over","cron":"@hourly","timeZone":"UTC","contentType":"application/xml",` +
-		`"overlap":"queue","missed":"one","paused":false,"state":{"nextAt":null,` + scheduleCounts + `}}`
+		`"overlap":"queue","missed":"one","paused":false,"state":{` + scheduleCounts + `}}`
 	previewNightly = `{"runs":[{"dueAt":"2026-03-28T01:30:00Z","localTime":"2026-03-28T02:30:00","offset":"+01:00"}],` +
 		`"skipped":[{"localTime":"2026-03-29T02:30:00","clocksChangeAt":"2026-03-29T01:00:00Z","runs":0,` +
 		`"note":"clocks are set forward"}],"doubled":[]}`

@@ -1,13 +1,14 @@
 // Package openapi has the OpenAPI 3.1 document of Weir's HTTP API, openapi.yaml.
+//
+// The document keeps to a profile that the common generators of clients understand; see the tests of this package, and
+// tools/openapi/profile.yaml.
 package openapi
 
 import (
-	"crypto/sha256"
 	_ "embed"
-	"encoding/hex"
-	"net/http"
+	"sync"
 
-	"weir/internal/httpio"
+	"github.com/goccy/go-yaml"
 )
 
 // Document is the content of openapi.yaml.
@@ -15,17 +16,6 @@ import (
 //go:embed openapi.yaml
 var Document []byte
 
-// Handler returns a handler that serves Document.
-func Handler() http.Handler {
-	sum := sha256.Sum256(Document)
-	version := hex.EncodeToString(sum[:8])
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-cache")
-		if httpio.NotModified(w, r, version) {
-			return
-		}
-		w.Header().Set("Content-Type", "application/yaml")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Write(Document) // an error only means that the client has disconnected
-	})
-}
+// JSON returns the document as JSON, with its fields in the same order. Some generators of clients read YAML by rules
+// of their own; JSON has only one reading.
+var JSON = sync.OnceValues(func() ([]byte, error) { return yaml.YAMLToJSON(Document) })

@@ -88,7 +88,7 @@ var may = map[string][]string{
 		"weir/internal/lane"},
 	"weir/internal/export":  {"weir/internal/httpio"},
 	"weir/internal/invoke":  {},
-	"weir/internal/openapi": {"weir/internal/httpio"},
+	"weir/internal/openapi": {},
 	"weir/internal/remote": {"weir/internal/retry", "weir/internal/upstream", "weir/internal/weir",
 		"weir/internal/wire"},
 	"weir/internal/retry":               {},

@@ -42,8 +42,8 @@ type Schedule struct {
 
 // ScheduleState describes the next run and the past runs of a schedule. A run is an occurrence of the schedule.
 type ScheduleState struct {
-	NextAt        *time.Time `json:"nextAt"`  // nil = the schedule is paused, or has no further run
-	NextRun       int64      `json:"nextRun"` // number of the next run
+	NextAt        *time.Time `json:"nextAt,omitempty"` // nil = the schedule is paused, or has no further run
+	NextRun       int64      `json:"nextRun"`          // number of the next run
 	LastDueAt     time.Time  `json:"lastDueAt,omitzero"`
 	LastRun       int64      `json:"lastRun,omitempty"`
 	LastMessageID string     `json:"lastMessageId,omitempty"`

@@ -19,7 +19,7 @@ func TestSchedule_JSON(t *testing.T) {
 	}{
 		"Over": {wire.Schedule{Name: "n", State: wire.ScheduleState{CreatedAt: noon, ChangedAt: noon}},
 			`{"name":"n","cron":"","timeZone":"","contentType":"","overlap":"","missed":"","paused":false,` +
-				`"state":{"nextAt":null,"nextRun":0,` + counts + `"missed":0,"refused":0,"createdAt":` + at +
+				`"state":{"nextRun":0,` + counts + `"missed":0,"refused":0,"createdAt":` + at +
 				`,"changedAt":` + at + `}}`},
 		"Running": {wire.Schedule{Name: "n", Message: "m", Start: noon, End: noon, State: wire.ScheduleState{
 			NextAt: &noon, LastDueAt: noon, LastRun: 1, LastMessageID: "AQ1", LastFiledAt: noon, LastSkippedAt: noon,

@@ -331,4 +331,5 @@ func (s *system) checkService() {
 	s.requestStatus(400, "GET", "/api/history?minutes=0", "")
 	_, headers := s.requestStatus(200, "GET", "/api/openapi.yaml", "")
 	s.requestStatus(s.unchangedStatus(), "GET", "/api/openapi.yaml", "", "If-None-Match", headers.Get("ETag"))
+	s.requestStatus(200, "GET", "/api/openapi.json", "")
 }

@@ -1,6 +1,7 @@
 package openapitest
 
 import (
+	"encoding/json"
 	"fmt"
 	"mime"
 	"net/http"
@@ -184,7 +185,27 @@ func (d *Document) checkBody(response map[string]any, place string, x Exchange) 
 	if err := d.validateJSON(place+"/content/"+escapePointer(kind)+"/schema", x.Received); err != nil {
 		return []string{fmt.Sprintf("%v in %s", err, x.Received)}
 	}
-	return nil
+	return checkRequired(response, x.Received)
+}
+
+// checkRequired returns the fields that this answer must have in addition to the required ones of its schema: all
+// successes of an operation have one schema.
+func checkRequired(response map[string]any, received []byte) []string {
+	required, _ := response["x-required"].([]any)
+	if len(required) == 0 {
+		return nil
+	}
+	var body map[string]json.RawMessage
+	if err := json.Unmarshal(received, &body); err != nil {
+		return []string{fmt.Sprintf("no JSON object: %v", err)}
+	}
+	var found []string
+	for _, each := range required {
+		if name, _ := each.(string); body[name] == nil {
+			found = append(found, "the field "+name+" is missing")
+		}
+	}
+	return found
 }
 
 // describeExchange returns a text for an exchange. The text leaves out the query, because a query can contain a

@@ -124,7 +124,7 @@ func TestRead_Refuses(t *testing.T) {
 		"NoYAML":    "a: b: c",
 		"NoObject":  "- 1",
 		"LooseEnd":  strings.Replace(whole, "'#/components/schemas/Stage'", "'#/components/schemas/Stages'", 1),
-		"BadSchema": strings.Replace(whole, "Count: { type: integer", "Count: { type: whole", 1),
+		"BadSchema": strings.Replace(whole, "p50: { type: number", "p50: { type: whole", 1),
 		"LooseComma": strings.Replace(whole, "description: 'The reason, without the parts that differ from message "+
 			"to message.'",
 			"description: The reason, without the parts that differ from message to message.", 1),

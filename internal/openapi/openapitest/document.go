@@ -54,6 +54,7 @@ func Read(source []byte) (*Document, error) {
 	if !ok {
 		return nil, fmt.Errorf("the document is a %T", value)
 	}
+	tighten(root)
 	d := &Document{root: root, compiler: jsonschema.NewCompiler()}
 	d.compiler.DefaultDraft(jsonschema.Draft2020)
 	d.compiler.AssertFormat()
