@@ -72,7 +72,7 @@ var may = map[string][]string{
 	"weir/internal/trial":     {"weir/internal/cms", "weir/internal/conceal", "weir/internal/weir"},
 	"weir/internal/telemetry": {"weir/internal/weir", "weir/internal/drain", "weir/internal/httpio"},
 	"weir/internal/recur": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
-		"weir/internal/storage"},
+		"weir/internal/storage", "weir/internal/storage/listing"},
 	"weir/internal/overview": {"weir/internal/weir", "weir/internal/lane", "weir/internal/lane/epochs",
 		"weir/internal/overview/lists", "weir/internal/storage"},
 	"weir/internal/overview/lists": {"weir/internal/weir", "weir/internal/lane", "weir/internal/lane/rows",
