@@ -13,6 +13,7 @@ import (
 	"weir/internal/calendar"
 	"weir/internal/cms"
 	"weir/internal/contract"
+	"weir/internal/door"
 	"weir/internal/drain"
 	"weir/internal/lane/epochs"
 	"weir/internal/poll"
@@ -31,11 +32,12 @@ type App struct {
 	cms         *cms.Client
 	sender      sender         // if a contract has steps, the sender of steps; else cms; nil = there is no sender
 	keeper      *signin.Keeper // nil = the settings have no sign-in to the CMS
-	account     *azure.Account
+	account     account        // nil = its settings are wrong or missing
 	calendar    *calendar.Calendar
 	instruments *instruments
 	instance    string       // the platform's id of this instance; "" = not on a platform
 	signIn      audit.SignIn // the platform's sign-in of operators
+	door        *door.Door   // guards the routes; nil = a Functions host does
 
 	fixedSecrets []string // see Settings.fixedSecrets
 
@@ -82,9 +84,7 @@ func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn boo
 		found.contracts = settings.addPositions(found.contracts)
 	}
 	if settings.Storage != "" || !settings.Identity.IsZero() {
-		a.account, found.storage = azure.Open(azure.Config{ConnectionString: string(settings.Storage),
-			Identity: settings.Identity, Prefix: settings.Prefix, HasFiles: settings.Intake.Files != nil,
-			Counter: storageCalls})
+		found.storage = a.openAccount(storageCalls)
 	}
 	if settings.Delivery.URL != "" {
 		found.cms = settings.addPositions(a.newCMS(withoutSignIn))
@@ -97,6 +97,19 @@ func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn boo
 		found.contracts = errors.Join(found.contracts, settings.addPositions(err))
 	}
 	return a, found
+}
+
+// openAccount opens the storage account of the settings. It sends no request.
+func (a *App) openAccount(calls *azure.Counter) error {
+	s := &a.settings
+	opened, err := azure.Open(azure.Config{ConnectionString: string(s.Storage), Identity: s.Identity,
+		Prefix: s.Prefix, HasFiles: s.Intake.Files != nil, Counter: calls})
+	if err != nil {
+		return err // a.account stays nil: an interface with a nil pointer would not be nil
+	}
+
+	a.account = opened
+	return nil
 }
 
 // NewForCommand returns the App of a command. The App logs to the handler "local". The caller must call Close.

@@ -21,6 +21,9 @@ const (
 // afterwards. All other requests are for the functions.
 func (s *Server) newHandler() http.Handler {
 	functions := httpio.PlainPathsOnly(s.log, http.HandlerFunc(s.serveFunctions))
+	if s.alone != nil {
+		return s.alone.newHandler(functions)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
 			s.awaitOpen(r.Context(), pingHold)

@@ -75,7 +75,11 @@ func newServerRunning(ctx context.Context, a *App, store *lane.Store, isHosted b
 	r.upkeep = r.newUpkeep()
 	r.sweeper = r.newSweeper(r.waker)
 	r.gauges = r.newLaneGauges()
-	r.handler = newRouter(r.log, r.listRoutes())
+	table := r.listRoutes()
+	if a.door != nil {
+		table = guardRoutes(a.door, table)
+	}
+	r.handler = newRouter(r.log, table)
 	return r
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"weir/internal/lane"
@@ -17,15 +18,18 @@ import (
 // stopTimeout limits a graceful stop. It is shorter than the host's own limit of 10 s.
 const stopTimeout = 8 * time.Second
 
-// Server serves a Functions host.
+// Server serves a Functions host, or clients without one (standalone).
 type Server struct {
 	*App
 	startedAt time.Time
 	host      hostWatcher   // nil = no Functions host started this process
+	alone     *standalone   // stands in for a Functions host; nil = a host may call this process
 	opened    chan struct{} // closed when storage is open and App.running is set
 
 	epochChecks chan struct{} // each value makes watchEpoch check whether the epoch is over
 	fatal       chan error    // an error ends the server
+
+	triggers sync.WaitGroup // what startTriggers has started
 }
 
 func newServer(a *App, startedAt time.Time) *Server {
@@ -51,8 +55,13 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	}
 	server := &http.Server{Handler: s.newHandler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
+	serve := server.Serve
+	if s.alone != nil {
+		s.alone.configure(server)
+		serve = func(l net.Listener) error { return s.alone.serve(server, l) }
+	}
 	served := make(chan error, 1)
-	go func() { served <- panics.Catch(func() error { return server.Serve(listener) }) }()
+	go func() { served <- panics.Catch(func() error { return serve(listener) }) }()
 	var err error
 	select {
 	case <-ctx.Done():
@@ -84,7 +93,7 @@ func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	go func() {
 		background <- panics.Catch(func() error { return r.closeBackground(limited) })
 	}()
-	err := r.closeWork(limited)
+	err := errors.Join(r.closeWork(limited), s.stopTriggers(limited))
 	err = errors.Join(err, server.Shutdown(limited))
 	err = errors.Join(err, r.closeRecords(limited))
 	return errors.Join(err, <-background)
@@ -102,6 +111,9 @@ func (s *Server) open(ctx context.Context) error {
 	close(s.opened)
 	s.log.Info("handler: ready", "duration_ms", time.Since(s.startedAt).Milliseconds())
 	go s.watchEpoch(ctx, store)
+	if s.alone != nil {
+		s.startTriggers(ctx, r)
+	}
 	go func() {
 		err := panics.Catch(func() error { return s.PrepareStorage(ctx) })
 		if err != nil && ctx.Err() == nil {

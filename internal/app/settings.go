@@ -52,6 +52,10 @@ type Settings struct {
 	LookUps        steps.Source       `yaml:"lookups"`   // steps that several contracts share, by name
 	Contracts      []contractSettings `yaml:"contracts"`
 
+	// The settings of the command weir serve. A Functions host checks keys and ends TLS itself.
+	Keys map[string][]string `yaml:"keys"` // hashes of keys, by the name of the function; see package door
+	TLS  tlsFiles            `yaml:"tls"`
+
 	expander *envExpander // knows the values of variables; nil = weir.yaml was not read
 	file     *steps.File  // weir.yaml, for the parts that package steps reads
 	body     ast.Node     // the parsed weir.yaml, for the positions of problems; nil = the file is empty
@@ -180,6 +184,7 @@ func loadSettings(env func(string) string) (Settings, error) {
 	if err != nil {
 		return s, errors.Join(problems...)
 	}
+	s.readKeys(env)
 	return s, s.addPositions(errors.Join(append(problems, s.checkValues()...)...))
 }
 
@@ -235,6 +240,7 @@ func (s *Settings) checkValues() []error {
 	s.Intake.RabbitMQ.checkValues(s.contractNames(), must)
 	s.Intake.Files.checkValues(must)
 	s.checkUpstreams(must)
+	problems = append(problems, s.checkDoor()...)
 	return append(problems, s.checkNotify()...)
 }
 

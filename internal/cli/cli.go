@@ -30,6 +30,8 @@ const (
 const rootHelp = `Weir queues XML messages and writes them to a CMS, in order. A Functions host starts it without a
 command, and passes a port in FUNCTIONS_CUSTOMHANDLER_PORT.
 
+serve runs all of Weir in one process, without a Functions host.
+
 check, consume, drain, lanes, poll and verify work on storage. They read the same settings as the
 server: the environment and weir.yaml (WEIR_CONFIG). try needs weir.yaml alone. audit, cancel, dead,
 discard, erase, list, pause, pauses, remembered, resume, schedules, send, status, tail and versions
@@ -134,7 +136,7 @@ func newRootCommand(s *console) *cobra.Command {
 	root.SetFlagErrorFunc(suggestFlag)
 	root.SetOut(s.stdout)
 	root.SetErr(s.stderr)
-	root.AddCommand(newListCommand(s), newPollCommand(s), newConsumeCommand(s), newDrainCommand(s), newLanesCommand(s),
+	root.AddCommand(newServeCommand(s), newKeyCommand(s), newListCommand(s), newPollCommand(s), newConsumeCommand(s), newDrainCommand(s), newLanesCommand(s),
 		newCheckCommand(s), newVerifyCommand(s), newVersionCommand(s), newSendCommand(s), newStatusCommand(s), newTailCommand(s), newDeadCommand(s),
 		newAuditCommand(s), newTryCommand(s),
 		newCancelCommand(s), newDiscardCommand(s), newPauseCommand(s), newResumeCommand(s), newPausesCommand(s),

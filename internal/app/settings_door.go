@@ -1,0 +1,49 @@
+package app
+
+import (
+	"errors"
+	"strings"
+
+	"weir/internal/door"
+)
+
+// keyVariablePrefix begins the names of the variables with the hashes of keys, such as
+// WEIR_KEY_RECEIVE.
+const keyVariablePrefix = "WEIR_KEY_"
+
+// tlsFiles names the files of a certificate, in PEM.
+type tlsFiles struct {
+	Certificate string `yaml:"certificate"`
+	Key         string `yaml:"key"`
+}
+
+func (f tlsFiles) isSet() bool { return f.Certificate != "" && f.Key != "" }
+
+// readKeys takes the hashes of keys from the environment. A variable has one or two hashes,
+// separated by a space or a comma; it replaces the hashes of the function in weir.yaml.
+func (s *Settings) readKeys(env func(string) string) {
+	for _, name := range append([]string{door.All}, door.Functions...) {
+		hashes := strings.FieldsFunc(
+			env(keyVariablePrefix+strings.ToUpper(name)),
+			func(r rune) bool {
+				return r == ' ' || r == ','
+			},
+		)
+		if len(hashes) == 0 {
+			continue
+		}
+		if s.Keys == nil {
+			s.Keys = map[string][]string{}
+		}
+		s.Keys[name] = hashes
+	}
+}
+
+// checkDoor returns the problems of keys and tls.
+func (s *Settings) checkDoor() []error {
+	_, problems := door.ParseKeys(s.Keys)
+	if (s.TLS.Certificate == "") != (s.TLS.Key == "") {
+		problems = append(problems, errors.New("tls needs both files: certificate and key"))
+	}
+	return problems
+}
