@@ -18,7 +18,7 @@ var may = map[string][]string{
 	"weir/internal/storage/azure": {"weir/internal/storage", "weir/internal/storage/denial",
 		"weir/internal/storage/timelimit"},
 	"weir/internal/storage/memory": {"weir/internal/storage", "weir/internal/storage/limits"},
-	"weir/internal/storage/embedded": {"weir/internal/storage", "weir/internal/storage/limits",
+	"weir/internal/storage/embedded": {"weir/internal/clock", "weir/internal/storage", "weir/internal/storage/limits",
 		"weir/internal/storage/memory", "weir/internal/storage/timelimit"},
 	"weir/internal/storage/limits":      {"weir/internal/storage"},
 	"weir/internal/storage/storagetest": {"weir/internal/storage"},

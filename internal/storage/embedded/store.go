@@ -11,6 +11,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"weir/internal/panics"
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/timelimit"
@@ -21,6 +22,9 @@ const (
 	dataName = "weir.db"
 	lockName = "weir.lock"
 )
+
+// scrubInterval is the time between two scrubs; see Scrub.
+const scrubInterval = time.Minute
 
 // Options are the settings of a store. The zero value is useful.
 type Options struct {
@@ -48,8 +52,15 @@ type Store struct {
 	// reading is held shared by each read. Whoever holds it alone may change pages that no state
 	// refers to any more, because no reader has an older snapshot then.
 	reading sync.RWMutex
-	closing sync.Once
-	closed  error
+	// longReads is held shared by reads that take long, such as a back-up. A scrub waits for them
+	// before it makes other reads wait.
+	longReads sync.RWMutex
+	noSync    bool
+	life      context.Context // ends when Close begins
+	end       context.CancelFunc
+	scrubbing sync.WaitGroup
+	closing   sync.Once
+	closed    error
 }
 
 // Open opens the store in a folder. It makes the folder and the store if they are not there.
@@ -78,7 +89,7 @@ func open(dir string, o Options) (*Store, error) {
 		return nil, explainOpen(err)
 	}
 
-	s := &Store{dir: dir, lock: lock, now: o.Now, leases: memory.New(o.Now).Leases()}
+	s := &Store{dir: dir, lock: lock, now: o.Now, noSync: o.NoSync, leases: memory.New(o.Now).Leases()}
 	if err := s.openData(o); err != nil {
 		lock.release()
 		return nil, explainOpen(err)
@@ -96,6 +107,9 @@ func steadyClock() func() time.Time {
 
 func (s *Store) openData(o Options) error {
 	path := filepath.Join(s.dir, dataName)
+	if err := removeCopies(s.dir); err != nil {
+		return err
+	}
 	if err := createData(path); err != nil {
 		return err
 	}
@@ -110,6 +124,30 @@ func (s *Store) openData(o Options) error {
 
 	s.db = db
 	s.committer = newCommitter(db, o.Now, o.OnBroken, trimmer(db))
+
+	return s.startScrub(path)
+}
+
+// startScrub starts the scrub of each minute. A simulation has none.
+func (s *Store) startScrub(path string) error {
+	s.life, s.end = context.WithCancel(context.Background())
+	if s.noSync {
+		return nil
+	}
+
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		s.end()
+		return err
+	}
+	c := &scrubber{store: s, file: file}
+	s.scrubbing.Go(func() {
+		defer file.Close()
+		_ = panics.Catch(func() error {
+			c.repeat(s.life)
+			return nil
+		})
+	})
 
 	return nil
 }
@@ -168,6 +206,8 @@ func (s *Store) Skew(context.Context) (time.Duration, error) { return 0, nil }
 // Close finishes the writes under way, and closes the store. Later calls fail.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
+		s.end()
+		s.scrubbing.Wait()
 		s.committer.stop()
 		s.closed = errors.Join(closeFile(s.db), s.lock.release())
 	})
