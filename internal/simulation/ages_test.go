@@ -9,6 +9,8 @@ import (
 
 	"weir/internal/history"
 	"weir/internal/lane"
+	"weir/internal/recur"
+	"weir/internal/replay"
 	"weir/internal/storage"
 	"weir/internal/storage/timelimit"
 	"weir/internal/upkeep"
@@ -56,7 +58,9 @@ func (p *process) newUpkeep() *upkeep.Keeper {
 			p.w.check.addCounts(func(c *counts) { c.Removed += removed; c.Kept += refused })
 		}}
 	parts := upkeep.Parts{Messages: r, Audit: p.audit, History: history.Expiry{Table: store.Table, Now: p.now},
-		Leases: timelimit.Blobs(leaseBlobPort{blobPort{p}}), Now: p.now}
+		Replays:   replay.Expiry{Table: store.Table, Now: p.now},
+		Schedules: &recur.Store{Table: store.Table, Bodies: store.Bodies, Now: p.now},
+		Leases:    timelimit.Blobs(leaseBlobPort{blobPort{p}}), Now: p.now}
 	return upkeep.New(upkeep.Config{Retention: r, Lanes: p.w.lanes, Table: store.Table, Now: p.now,
 		Logger: discardLog, Jobs: upkeep.Jobs(parts)})
 }
