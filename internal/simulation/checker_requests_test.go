@@ -148,8 +148,8 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 		case f.skip:
 			// If o is retrying, its attempt may have failed before the request reached the CMS. If
 			// the sender's settings lack the contract of o, no other message of the key waits for
-			// o.
-			if s := c.stageOf(o); earlier && !o.begun && s != weir.Retrying && !s.Final() &&
+			// o. Replayed messages have no order: o was tried before it became dead.
+			if s := c.stageOf(o); earlier && !o.begun && o.replays == 0 && s != weir.Retrying && !s.Final() &&
 				r.p.store.Contracts.Has(o.contract) {
 				c.addViolation("order", "seq %d of key %s was sent before seq %d was tried", f.id.Seq, f.key, o.id.Seq)
 			}

@@ -10,8 +10,8 @@ import (
 )
 
 // In some seeds, attempts without a verdict of the CMS make a message dead only after a least time
-// (delivery.retryFor; see internal/drain/least_time.go). The checker measures the time in commits,
-// which come later than the attempts.
+// (delivery.retryFor; see internal/drain/least_time.go). The checker measures the time from the
+// beginning of the first attempt that a commit records: the process may stand still in between.
 
 // drawRetryFor draws the least time. A seed with backoff.Steps has none, because its last step is
 // longer anyway.
@@ -50,14 +50,13 @@ func (c *checker) checkPair(first int) {
 	}
 }
 
-// recordedWithin is the longest time from the beginning of an attempt to the commit that records
-// it, as far as the least time is concerned: a slow attempt, a commit that storage does not answer
-// at once, and clocks that differ.
+// recordedWithin is how far the checker's times may differ from the times that processes record: by
+// a slow attempt, by a commit that storage does not answer at once, and by clocks that differ.
 const recordedWithin = 15 * time.Second
 
 // trying is the checker's knowledge of a message's attempts since its last replay.
 type trying struct {
-	failedAt   time.Time // when a commit first recorded a counted attempt; zero = none did
+	failedAt   time.Time // when the first counted attempt began; zero = no commit has recorded one
 	attempt    int       // number of the attempt that a process made last
 	sentAt     time.Time // when that attempt began
 	countedAt  time.Time // when the last attempt with a smaller number began; it is one that counts
@@ -75,7 +74,7 @@ func (c *checker) noteAttempts(f *filed, op storage.Op) {
 		c.checkNotHasty(f, op)
 	case stage == string(weir.Retrying) && int(count) > f.base:
 		if f.failedAt.IsZero() {
-			f.failedAt = time.Now()
+			f.failedAt = f.sentAt
 		}
 	}
 }
