@@ -125,10 +125,11 @@ func (v *forecaster) countInLog(ctx context.Context, held int) error {
 // cases:
 //   - An operator has to end a pause first.
 //   - The settings lack the contract of the message, or of a message of its key that goes first.
+//   - A brake is closed for the message, or for a message of its key that goes first.
 //   - Other messages are sent first, and the lane's pace is not known.
 //   - The time is after maxYear.
 func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
-	if v.isMissing(v.st) || v.isMissing(v.first) {
+	if v.isMissing(v.st) || v.isMissing(v.first) || v.brakeOf(v.st) != nil || v.brakeOf(v.first) != nil {
 		return time.Time{}
 	}
 	at := laterOf(v.now, laterOf(v.st.NextAttemptAt, v.first.NextAttemptAt))
@@ -222,6 +223,9 @@ func (v *forecaster) describeWait() string {
 			v.first.Message.Public(), v.first.Message.Contract)
 	case v.isMissing(v.st):
 		return fmt.Sprintf("its contract %s, which is missing from the settings", v.st.Message.Contract)
+	case v.brakeOf(v.first) != nil:
+		return fmt.Sprintf("behind %s of its key, and the CMS rejects messages of the contract %s",
+			v.first.Message.Public(), v.first.Message.Contract)
 	case v.brakeOf(v.st) != nil:
 		return fmt.Sprintf("the CMS to take a message of the contract %s, which it rejects", v.st.Message.Contract)
 	case v.first.NextAttemptAt.After(v.now):

@@ -285,3 +285,32 @@ func TestForecast_MissingContract(t *testing.T) {
 		}
 	})
 }
+
+// The CMS has rejected two messages of a contract alike. The third waits, and the fourth waits behind it.
+func TestForecast_Brake(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.brake = 2
+		dead := []weir.ID{w.appendMessage("bad/1"), w.appendMessage("bad/2")}
+		refused := w.appendMessage("bad/3")
+		behind := w.appendMessage("bad/3")
+		w.drainFor(time.Second)
+		for _, id := range dead {
+			if stage := w.readStatus(id).Stage; stage != weir.Dead {
+				t.Fatalf("message %s is %s, want dead", id, stage)
+			}
+		}
+		name := w.readStatus(refused).Message.Contract
+		brakes := w.readLane(0).Brakes
+		if len(brakes) != 1 || brakes[0].Contract != name || brakes[0].CMSStatus != 422 || brakes[0].Messages != 2 {
+			t.Errorf("got the brakes %+v, want one of the contract %s, for which two messages wait", brakes, name)
+		}
+		want := "the CMS to take a message of the contract " + name + ", which it rejects"
+		if o := w.readForecast(refused); o.WaitsFor != want || !o.ExpectedAt.IsZero() {
+			t.Errorf("got %+v, want no expected time, and %q", o, want)
+		}
+		want = "behind " + refused.String() + " of its key, and the CMS rejects messages of the contract " + name
+		if o := w.readForecast(behind); o.WaitsFor != want || !o.ExpectedAt.IsZero() {
+			t.Errorf("got %+v, want no expected time, and %q", o, want)
+		}
+	})
+}

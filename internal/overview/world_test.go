@@ -32,6 +32,7 @@ type world struct {
 	append  *lane.Appender
 	all     *overview.Overview
 	rates   rates
+	brake   int // see drain.Config.Brake
 }
 
 // rates maps a number of minutes to the mean rate over these minutes, in messages per minute. The key 0, which is the
@@ -143,7 +144,7 @@ func (w *world) drainWhile(f func()) {
 	w.t.Helper()
 	d := drain.New(drain.Config{
 		Store: w.store, Leases: w.leases, Sender: byKey{}, Tickets: lanetest.NoTickets{}, Lease: 15 * time.Second,
-		Settle: 2 * time.Second, Attempts: 9,
+		Settle: 2 * time.Second, Attempts: 9, Brake: w.brake,
 		Backoff: drain.Backoff{Min: 100 * time.Hour, Max: 200 * time.Hour}, Now: time.Now, Log: quiet, Name: "one",
 	})
 	for n := range w.store.Lanes {
