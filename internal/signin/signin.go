@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -61,6 +62,11 @@ const (
 	// refusedPause is the least time between two sign-ins because of answers such as 403. Such an answer can mean that
 	// the session has ended, but also that the user lacks a right; then a new credential changes nothing.
 	refusedPause = 5 * time.Minute
+	// If endedAfter requests in a row get such an answer, although the CMS took a write with the credential before, the
+	// session has ended rather than a right is missing. Then endedPause takes the place of refusedPause. Otherwise a
+	// missing right would delay the sign-in that an ended session needs.
+	endedAfter = 5
+	endedPause = 30 * time.Second
 )
 
 // Keeper has one credential for all requests of a process. It is safe for concurrent use.
@@ -78,6 +84,8 @@ type Keeper struct {
 	// refusedAt is the time of the last sign-in because of an answer such as 403, and refusedRun is that sign-in.
 	refusedAt  time.Time
 	refusedRun *fetchRun
+	wasUsed    bool // the CMS has taken a write since refusedAt
+	refusals   int  // answers such as 403 since the last write that the CMS took; counted if wasUsed
 }
 
 // kept is a credential with its times of renewal and expiry.
@@ -226,14 +234,33 @@ func (k *Keeper) replacementOf(refused *kept) (*kept, bool) {
 	return c, c != nil && c != refused && k.now().Before(c.expiresAt)
 }
 
+// recordAnswer counts the answers such as 403 in a row. A read does not end the row, because many CMSs let everybody
+// read. Answers to earlier credentials do not count.
+func (k *Keeper) recordAnswer(used *kept, method string, status int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	isRead := method == http.MethodGet || method == http.MethodHead
+	switch {
+	case used != k.current || status == http.StatusUnauthorized || status >= 500:
+	case slices.Contains(forbidden, status):
+		k.refusals++
+	case !isRead:
+		k.wasUsed, k.refusals = true, 0
+	}
+}
+
 // fetchForRefused returns the sign-in for a refused credential: it begins one, or returns the last one, which can be in
-// progress. Within refusedPause there is only one.
+// progress. Within refusedPause there is only one, except if the session seems to have ended (see endedAfter).
 func (k *Keeper) fetchForRefused() *fetchRun {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.now()
-	if k.refusedRun == nil || !now.Before(k.refusedAt.Add(refusedPause)) {
+	now, pause := k.now(), refusedPause
+	if k.wasUsed && k.refusals >= endedAfter {
+		pause = endedPause
+	}
+	if k.refusedRun == nil || !now.Before(k.refusedAt.Add(pause)) {
 		k.refusedAt, k.refusedRun = now, k.startFetch()
+		k.wasUsed, k.refusals = false, 0
 	}
 	return k.refusedRun
 }

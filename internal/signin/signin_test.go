@@ -184,6 +184,70 @@ func TestTransport_RenewsRarelyAfter403(t *testing.T) {
 	})
 }
 
+// A right is missing for some requests, so the sign-in of the next five minutes is used up. Then the session ends, too:
+// after five refusals in a row a sign-in follows nevertheless. A CMS that lets everybody read answers look-ups meanwhile.
+func TestTransport_RenewsAnEndedSessionAfterAMissingRight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := &counted{life: time.Hour}
+		var newest atomic.Int32
+		rt := signin.NewTransport(roundTrip(func(req *http.Request) (int, string) {
+			isValid := req.Header.Get("Authorization") == fmt.Sprintf("Bearer token-%d", newest.Load())
+			if isRead := req.Method == http.MethodGet; isRead || isValid && req.URL.Path != "/forbidden" {
+				return 200, ""
+			}
+			return 403, "no"
+		}), signin.NewKeeper(source, time.Now))
+		send := func(method, path string) int {
+			t.Helper()
+			req, err := http.NewRequestWithContext(t.Context(), method, "https://cms.example"+path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := rt.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			return resp.StatusCode
+		}
+		newest.Store(1)
+		send("POST", "/")
+		newest.Store(2)
+		send("POST", "/forbidden")
+		for i := range 50 {
+			if got := send("POST", "/forbidden"); got != 403 {
+				t.Errorf("a right is missing: got %d, want 403", got)
+			}
+			if got := send("POST", "/"); got != 200 {
+				t.Errorf("request %d beside: got %d, want 200", i, got)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		if n := source.n.Load(); n != 2 {
+			t.Errorf("a right is missing: got %d sign-ins, want 2", n)
+		}
+		newest.Store(3)
+		for i := range 5 {
+			want := 403
+			if i == 4 {
+				want = 200
+			}
+			send("GET", "/")
+			if got := send("POST", "/"); got != want {
+				t.Errorf("request %d after the end of the session: got %d, want %d", i+1, got, want)
+			}
+		}
+		for range 20 { // all is forbidden, and no write was taken since
+			send("POST", "/forbidden")
+			time.Sleep(2 * time.Second)
+		}
+		if n := source.n.Load(); n != 4 {
+			t.Errorf("in the end: got %d sign-ins, want 4", n)
+		}
+	})
+}
+
 // Many lanes find the session ended at the same time: all wait for one sign-in, and none fails.
 func TestTransport_OneRenewalAfterMany403(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,8 @@ var forbidden = []int{http.StatusForbidden, 419, 440, 498}
 
 // RoundTrip implements http.RoundTripper. If the CMS answers 401 and the Keeper's source is not Fixed, RoundTrip signs
 // in again, and repeats the request once with the new credential. After an answer such as 403 it does so, too, but not
-// more often than once in five minutes. If that sign-in fails, RoundTrip returns the answer.
+// more often than once in five minutes, or in half a minute if the session seems to have ended (see endedAfter). If
+// that sign-in fails, RoundTrip returns the answer.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var content []byte
 	if req.Body != nil {
@@ -51,6 +52,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Body.Close()
 	resp, err = t.next.RoundTrip(again)
 	t.recordCredential(resp, req, renewed)
+	t.recordAnswer(resp, req, renewed)
 	return resp, err
 }
 
@@ -86,6 +88,13 @@ type usedCredential struct {
 func (t *Transport) recordCredential(resp *http.Response, req *http.Request, used *kept) {
 	if resp != nil {
 		resp.Request = req.WithContext(context.WithValue(req.Context(), credentialKey{}, usedCredential{t.keeper, used}))
+	}
+}
+
+// recordAnswer tells the keeper about the answer, if there is one.
+func (t *Transport) recordAnswer(resp *http.Response, req *http.Request, used *kept) {
+	if resp != nil {
+		t.keeper.recordAnswer(used, req.Method, resp.StatusCode)
 	}
 }
 
@@ -129,6 +138,7 @@ func (t *Transport) sendSigned(req *http.Request, content []byte) (*http.Respons
 	}
 	resp, err := t.next.RoundTrip(signed)
 	t.recordCredential(resp, req, c)
+	t.recordAnswer(resp, req, c)
 	return resp, c, err
 }
 
