@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"weir/internal/httpio"
 	"weir/internal/overview"
@@ -22,10 +23,16 @@ type Forecaster interface {
 	Forecast(ctx context.Context, st weir.Status) (overview.Forecast, error)
 }
 
+// Past reads the attempts of a lane between two times that counted for no message.
+type Past interface {
+	Uncounted(ctx context.Context, lane int, from, to time.Time) (wire.Uncounted, error)
+}
+
 // Function answers with the states of messages. All fields are needed.
 type Function struct {
 	Log        Reader
 	Forecaster Forecaster
+	Past       Past
 	Logger     *slog.Logger
 }
 
@@ -64,13 +71,27 @@ func wantsForecast(r *http.Request) (bool, error) {
 	return false, &weir.Error{Kind: weir.Malformed, Op: "status", Message: "outlook must be 1 or 0"}
 }
 
-// describeStatus returns the JSON form of a message's state. If outlook is true and the message waits, describeStatus
-// adds the forecast. If reading the forecast fails, the result has no forecast.
+// describeStatus returns the JSON form of a message's state. If outlook is true, it adds the forecast of
+// a waiting message, and the reason of a long wait before the first attempt. The result has no field
+// whose read fails.
 func (f *Function) describeStatus(r *http.Request, st weir.Status, outlook bool) wire.Message {
 	m := wire.NewMessage(st)
-	if !outlook || st.Stage.Final() {
+	if !outlook {
 		return m
 	}
+
+	if from, to, isLong := m.FirstLongWait(); isLong {
+		uncounted, err := f.Past.Uncounted(r.Context(), m.Lane, from, to)
+		if err != nil {
+			f.Logger.Warn("status: pauses of the lane not known", "invocation_id", httpio.InvocationID(r),
+				"message_id", m.ID, "err", err)
+		}
+		m.Uncounted = uncounted
+	}
+	if st.Stage.Final() {
+		return m
+	}
+
 	o, err := f.Forecaster.Forecast(r.Context(), st)
 	if err != nil {
 		f.Logger.Warn("status: outlook not known", "invocation_id", httpio.InvocationID(r), "message_id", m.ID, "err",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"weir/functions/status"
 	"weir/internal/overview"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 type reader struct {
@@ -38,6 +40,13 @@ func (r reader) Forecast(context.Context, weir.Status) (overview.Forecast, error
 		r.fails
 }
 
+func (r reader) Uncounted(_ context.Context, lane int, from, to time.Time) (wire.Uncounted, error) {
+	if lane != r.st.Message.ID.Lane || to.Sub(from) != 20*time.Second {
+		return wire.Uncounted{}, fmt.Errorf("lane %d from %s to %s", lane, from, to)
+	}
+	return wire.Uncounted{Attempts: 5, Status: 503}, r.fails
+}
+
 func TestFunction(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
@@ -53,6 +62,7 @@ func TestFunction(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/api/messages/{id}", &status.Function{Log: reader{st: st}, Forecaster: reader{st: st},
+		Past:   reader{st: st},
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	get := func(id, tag string) *httptest.ResponseRecorder {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/api/messages/"+id, nil)
@@ -95,7 +105,7 @@ func TestFunction_Forecast(t *testing.T) {
 	ask := func(r reader, query string) map[string]any {
 		mux, w := http.NewServeMux(), httptest.NewRecorder()
 		mux.Handle("/api/messages/{id}",
-			&status.Function{Log: r, Forecaster: r, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			&status.Function{Log: r, Forecaster: r, Past: r, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/messages/"+id.String()+query, nil))
 		var got map[string]any
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
@@ -120,5 +130,22 @@ func TestFunction_Forecast(t *testing.T) {
 	if got := ask(reader{st: st, unasked: t}, "?outlook=1"); got["position"] != nil || got["expectedAt"] != nil ||
 		got["waitsFor"] != nil {
 		t.Errorf("of a final message: got %v, want no position, no expectedAt and no waitsFor", got)
+	}
+
+	st.Attempts = []weir.Attempt{{Number: 1, At: st.Message.AcceptedAt.Add(20 * time.Second)}}
+	got, _ := ask(reader{st: st}, "?outlook=1")["uncounted"].(map[string]any)
+	if got["attempts"] != 5.0 || got["status"] != 503.0 {
+		t.Errorf("after a long wait: got uncounted %v, want 5 attempts and status 503", got)
+	}
+	if got := ask(reader{st: st}, "")["uncounted"]; got != nil {
+		t.Errorf("without outlook: got uncounted %v, want none", got)
+	}
+	failed := reader{st: st, fails: errors.New("storage is away")}
+	if got := ask(failed, "?outlook=1"); got["stage"] != "delivered" {
+		t.Errorf("with a failed read: got %v, want the stage", got)
+	}
+	st.Attempts[0].At = st.Message.AcceptedAt.Add(4 * time.Second)
+	if got := ask(reader{st: st}, "?outlook=1")["uncounted"]; got != nil {
+		t.Errorf("after a short wait: got uncounted %v, want none", got)
 	}
 }

@@ -70,28 +70,9 @@ func (s *pageSource) Past(ctx context.Context, span, step time.Duration) (dashbo
 	return out, nil
 }
 
-// maxUncountedAge is the age of a message above which its page does not show the pauses of its lane, because the read
-// of many hours takes long.
-const maxUncountedAge = 24 * time.Hour
-
 // Uncounted implements dashboard.Past.
-func (s *pageSource) Uncounted(ctx context.Context, lane int, from, to time.Time) (dashboard.Uncounted, error) {
-	from, to = from.UTC().Truncate(time.Minute), to.UTC()
-	span := time.Since(from)
-	if span > maxUncountedAge {
-		return dashboard.Uncounted{}, nil
-	}
-	minutes, err := s.history.Series(ctx, span.Truncate(time.Minute)+time.Minute, time.Minute, lane)
-	var out dashboard.Uncounted
-	for i := range minutes {
-		if at := minutes[i].At; at.Before(from) || at.After(to) || minutes[i].Lanes[lane] == nil {
-			continue
-		}
-		if l := minutes[i].Lanes[lane]; l.Uncounted > 0 {
-			out.Attempts, out.Status = out.Attempts+l.Uncounted, l.UncountedStatus
-		}
-	}
-	return out, err
+func (s *pageSource) Uncounted(ctx context.Context, lane int, from, to time.Time) (wire.Uncounted, error) {
+	return pastOf{s.history}.Uncounted(ctx, lane, from, to)
 }
 
 func newStep(m *history.Minute) dashboard.Step {

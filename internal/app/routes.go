@@ -78,7 +78,7 @@ func (r *running) listRoutes() []route {
 		{get, "/api/batches/{id}", "status", readOnly(batched.Get())},
 		{remove, "/api/batches/{id}", "write", toTheEnd(batched.Cancel())},
 		{get, "/api/messages/{id}", "status", readOnly(&status.Function{Log: messages,
-			Forecaster: r.overview, Logger: log})},
+			Forecaster: r.overview, Past: pastOf{r.history}, Logger: log})},
 		{remove, "/api/messages/{id}", "cancel", cancelOne},
 		{patch, "/api/messages/{id}", "move", toTheEnd(&move.Function{Log: requests, Caller: waker, Logger: log})},
 		{get, "/api/messages/{id}/body", "view", readOnly(reads.Limit(log, &view.Body{Bodies: r.bodies,

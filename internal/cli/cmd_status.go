@@ -17,8 +17,8 @@ import (
 	"weir/internal/wire"
 )
 
-const statusHelp = `Prints the history of a message. For a waiting message it also prints the reason, and when the
-message is expected to be delivered. ID may also be the address of the message, which is the Location
+const statusHelp = `Prints the history of a message. If the CMS was away before the first attempt, it prints that. For a
+waiting message it also prints the reason, and when the message is expected to be delivered. ID may also be the address of the message, which is the Location
 of the answer to its post.
 
 --wait waits until the message is final. The command then ends with 1 if the message is dead,
@@ -116,7 +116,7 @@ func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Durati
 	if wait > 0 {
 		m, err = a.awaitFinal(ctx, id, wait)
 	}
-	if err == nil && !m.Value.Stage.Final() {
+	if err == nil {
 		m, err = a.client.Outlook(ctx, id)
 	}
 	if err != nil {
@@ -183,6 +183,9 @@ func (a *apiCommand) printStory(m *wire.Message) {
 			a.printLine("%-20s  … and %s more", "", formatCount(left, "attempt"))
 		}
 		actions = a.printActions(actions, t.At)
+		if past := m.Uncounted.Sentence(); i == 0 && past != "" {
+			a.printLine("%-20s  %s", "", past)
+		}
 		if t.Number == 0 || i > 0 && t.Number == m.AttemptLog[i-1].Number {
 			a.printLine("%s  not counted: %s", formatTime(t.At), formatOutcome(t))
 		} else {

@@ -182,7 +182,7 @@ func TestDashboard_NamesBrakes(t *testing.T) {
 func TestDashboard_MessageShowsThePauseOfItsLane(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
-	f.Data.Uncounted = dashboard.Uncounted{Attempts: 5, Status: 503}
+	f.Data.Uncounted = wire.Uncounted{Attempts: 5, Status: 503}
 	const want = "meanwhile the CMS answered 503: 5 attempts of its lane did not count"
 	for delay, isShown := range map[time.Duration]bool{23 * time.Second: true, 200 * time.Millisecond: false} {
 		m := dashboardtest.BusyMessage(2)

@@ -95,8 +95,8 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	v.Events = messageEvents(m.Message, p.Now)
 	reading := d.newLoader(ctx, p)
 	reading.loadChangesOf(m, &v.Changes)
-	var uncounted Uncounted
-	if from, to := firstWait(m.Message); to.Sub(from) >= longWait {
+	var uncounted wire.Uncounted
+	if from, to, isLong := m.FirstLongWait(); isLong {
 		reading.loadPart("the pauses of its lane", func() (err error) {
 			uncounted, err = d.Past.Uncounted(ctx, m.Lane, from, to)
 			return err
@@ -119,32 +119,12 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	return v, nil
 }
 
-// longWait is the time between acceptance and the first attempt from which the page looks for a pause of the lane.
-const longWait = 5 * time.Second
-
-// firstWait returns the time from which the message could be sent, and the time of its first attempt; both are zero if
-// that attempt is not known.
-func firstWait(m wire.Message) (from, to time.Time) {
-	if len(m.AttemptLog) == 0 || m.AttemptLog[0].Number != 1 {
-		return time.Time{}, time.Time{}
-	}
-	if from = m.AcceptedAt; m.DeliverAt.After(from) {
-		from = m.DeliverAt
-	}
-	return from, m.AttemptLog[0].At
-}
-
 // explainFirstWait notes in the story that the CMS was away, or refused everything, before the first attempt. Attempts
 // that do not count have no event of their own.
-func (v *messageView) explainFirstWait(u Uncounted) {
+func (v *messageView) explainFirstWait(u wire.Uncounted) {
 	for i := range v.Events {
-		if e := &v.Events[i]; u.Attempts > 0 && len(v.M.AttemptLog) > 0 && e.IsFirstAttempt && e.Gap == "" {
-			answer := "did not answer"
-			if u.Status != 0 {
-				answer = "answered " + formatCount(u.Status)
-			}
-			e.Gap = "meanwhile the CMS " + answer + ": " + formatPlural(u.Attempts, "attempt", "attempts") +
-				" of its lane did not count"
+		if e := &v.Events[i]; len(v.M.AttemptLog) > 0 && e.IsFirstAttempt && e.Gap == "" {
+			e.Gap = u.Sentence()
 		}
 	}
 }

@@ -20,14 +20,7 @@ type Past interface {
 	Past(ctx context.Context, span, step time.Duration) (History, error)
 	// Uncounted returns the attempts of a lane between two times that count for no message, because the CMS was away
 	// or refused everything. The times are rounded to minutes.
-	Uncounted(ctx context.Context, lane int, from, to time.Time) (Uncounted, error)
-}
-
-// Uncounted has the attempts of a lane that count for no message. Status is the last status that the CMS answered; 0 =
-// no answer.
-type Uncounted struct {
-	Attempts int64
-	Status   int
+	Uncounted(ctx context.Context, lane int, from, to time.Time) (wire.Uncounted, error)
 }
 
 // Messages finds and reads messages. Its methods return weir.NotFound for a missing message, and weir.Malformed for an

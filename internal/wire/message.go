@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -49,8 +50,49 @@ type Message struct {
 	Position       int               `json:"position,omitempty"`  // position in its key's queue, from 1
 	ExpectedAt     time.Time         `json:"expectedAt,omitzero"` // estimated time of sending
 	WaitsFor       string            `json:"waitsFor,omitempty"`  // why the message waits, as a text for people
+	// Uncounted has the attempts of the message's lane that counted for no message, while this message
+	// waited for its first attempt. Like Position it is set only if the caller asks for it.
+	Uncounted Uncounted `json:"uncounted,omitzero"`
 	// AttemptLog has the attempts. If there are more than 20, it has the first 10 and the last 10.
 	AttemptLog []Attempt `json:"attemptLog,omitempty"`
+}
+
+// Uncounted has attempts that count for no message, because the CMS was away or refused everything.
+type Uncounted struct {
+	Attempts int64 `json:"attempts"`
+	Status   int   `json:"status,omitempty"` // the last status that the CMS answered; 0 = no answer
+}
+
+// Sentence returns the note on the attempts in the story of a message; "" = there were none.
+func (u Uncounted) Sentence() string {
+	if u.Attempts == 0 {
+		return ""
+	}
+	answer, attempts := "did not answer", "attempts"
+	if u.Status != 0 {
+		answer = fmt.Sprint("answered ", u.Status)
+	}
+	if u.Attempts == 1 {
+		attempts = "attempt"
+	}
+	return fmt.Sprintf("meanwhile the CMS %s: %d %s of its lane did not count", answer, u.Attempts, attempts)
+}
+
+// longWait is the time between acceptance and the first attempt from which the wait needs a reason.
+const longWait = 5 * time.Second
+
+// FirstLongWait returns the time from which the message could be sent, and the time of its first
+// attempt. It returns false if that attempt is not known, or came soon.
+func (m *Message) FirstLongWait() (from, to time.Time, isLong bool) {
+	if len(m.AttemptLog) == 0 || m.AttemptLog[0].Number != 1 {
+		return time.Time{}, time.Time{}, false
+	}
+
+	from, to = m.AcceptedAt, m.AttemptLog[0].At
+	if m.DeliverAt.After(from) {
+		from = m.DeliverAt
+	}
+	return from, to, to.Sub(from) >= longWait
 }
 
 // Edit describes an edited body, which is sent in place of the accepted body. The zero Edit means that there is no

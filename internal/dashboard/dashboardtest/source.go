@@ -43,7 +43,7 @@ type Data struct {
 	Scheduled []wire.MessageLine
 	Messages  []wire.MessageLine
 	Changes   []dashboard.Change
-	Uncounted dashboard.Uncounted    // of each lane
+	Uncounted wire.Uncounted         // of each lane
 	Bodies    map[string]string      // by message id
 	Edits     map[string]string      // unified diffs, by message id
 	Trials    map[string]trial.Trial // by message id
@@ -120,7 +120,7 @@ func (f *Source) Lanes(context.Context) (wire.LaneList, error) {
 }
 
 // Uncounted implements dashboard.Past.
-func (f *Source) Uncounted(context.Context, int, time.Time, time.Time) (dashboard.Uncounted, error) {
+func (f *Source) Uncounted(context.Context, int, time.Time, time.Time) (wire.Uncounted, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.Data.Uncounted, f.err
