@@ -40,8 +40,12 @@ func readChars(text string) []char {
 // All levels are needed to find a value. A value that looks like an escape is found only in a text that is not decoded
 // too often.
 func decodeLevels(text string) (levels [][]char, isComplete bool) {
-	chars := readChars(text)
-	for range maxDecodings {
+	return decodeChars(readChars(text), maxDecodings)
+}
+
+// decodeChars is decodeLevels for characters. It decodes at most "limit" times.
+func decodeChars(chars []char, limit int) (levels [][]char, isComplete bool) {
+	for range limit {
 		levels = append(levels, chars)
 		d := decoder{in: chars}
 		if !d.decodeAll() {
@@ -183,6 +187,8 @@ func (d *decoder) decodeBackslash(at int) int {
 		if r, ok := d.readNumber(at+2, 8, 16); ok && r >= 0 {
 			return d.addDecoded(r, at, 10)
 		}
+	case next == 'x' && d.peek(at+2) == '{': // Perl
+		return d.decodeBraces(at)
 	case next == 'x':
 		if value, ok := d.readNumber(at+2, 2, 16); ok {
 			return d.addByte(value, at, 4)
@@ -217,7 +223,7 @@ func (d *decoder) decodeUnit(at, skip int) int {
 	return d.addDecoded(unit, at, used)
 }
 
-// decodeBraces decodes \u{fc}.
+// decodeBraces decodes \u{fc} and \x{fc}.
 func (d *decoder) decodeBraces(at int) int {
 	var value rune
 	for i := at + 3; i <= at+9; i++ {

@@ -16,7 +16,8 @@ import (
 // A Finder decodes the text instead of encoding the values, because there are many ways to write an escape, and few
 // to read it. It decodes escapes of JSON, HTML, XML, addresses and programming languages as often as they are
 // nested, and then compares without regard to case, accents, compatibility forms and white space. Then it compares
-// letters and digits alone, so that it finds a number in groups. It also finds base64 and hexadecimal digits.
+// letters and digits alone, so that it finds a number in groups. It also finds base64 and hexadecimal digits,
+// and what it does not decode because it is no escape: see listSpellings and listViews.
 //
 // Its time is linear in the length of the text, with a bound on the work: see Replace. A Finder is safe for
 // concurrent use.
@@ -107,6 +108,9 @@ func (f *Finder) addValue(value string, o Options) {
 	if plus := strings.ReplaceAll(value, " ", "+"); plus != value { // forms of HTML write a space so
 		levels = append(levels, readChars(plus))
 	}
+	for _, spelling := range listSpellings(value) {
+		levels = append(levels, readChars(spelling))
+	}
 	for _, chars := range levels {
 		n := needle{folded: foldChars(chars, withPunctuation), how: withPunctuation}
 		if utf8.RuneCountInString(value) < o.Shortest ||
@@ -121,6 +125,7 @@ func (f *Finder) addValue(value string, o Options) {
 	}
 	if utf8.RuneCountInString(value) >= o.Shortest && (o.MaxBytes > 0 || len(value) <= maxEncoded) {
 		f.addEncodings(value)
+		f.addEncodings(encodeUTF16(value))
 	}
 }
 
@@ -219,7 +224,7 @@ func (f *Finder) Replace(text, mark string) (replaced string, isSafe bool) {
 	}
 	s := &search{finder: f, text: text, ends: findCuts(text), hidden: make([]bool, len(text)),
 		budget: maxCompared * (len(text) + 1<<10)}
-	for _, chars := range levels {
+	for _, chars := range listViews(levels) {
 		s.searchLevel(chars)
 	}
 	if s.budget < 0 || s.hasPart() {

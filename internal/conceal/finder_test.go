@@ -73,6 +73,23 @@ func TestFinder_FindsEachFormOfAValue(t *testing.T) {
 		{"base64", "Müller & Co", "[" + base64.StdEncoding.EncodeToString([]byte("Müller & Co")) + "]", "[█]"},
 		{"part of base64", "Müller & Co", base64.StdEncoding.EncodeToString([]byte("x: Müller & Co, y")), "eDog█LCB5"},
 		{"hexadecimal digits", "41111111", "34313131 31313131", "█"},
+		{"quoted-printable", "Müller", "M=C3=BCller, M=FCller, =4D=FCller", "█, █, █"},
+		{"broken line of quoted-printable", "Anna Kowalska", "Anna=20Kowal=\r\nska, Anna Kow=\nalska", "█, █"},
+		{"no quoted-printable", "ADAM MÜLLER", "name=ADAM M\\u00dcLLER", "name=█"},
+		{"header of mail", "Müller", "=?utf-8?Q?M=C3=BCller?= =?utf-8?B?TcO8bGxlcg==?=",
+			"=?utf-8?Q?█?= =?utf-8?B?█==?="},
+		{"marked words", "4111111111111111", "4111<b>1111</b>1111<wbr />1111", "█"},
+		{"marked word", "Kowalska", `found Kow<em class="hit">alska</em>, Kow\u003cem\u003ealska`,
+			`found █</em>, █`},
+		{"tag", "Kowalska", "<p>Kowalska</p>", "<p>█</p>"},
+		{"value with a tag", "Ann <b> Lee", "Ann <b> Lee", "█"},
+		{"wrong encoding", "Müller", "MÃ¼ller MÃƒÂ¼ller", "█ █"},
+		{"wrong encoding with quotes", "“Müller”", "â€œMÃ¼llerâ€\u009d", "█"},
+		{"ASCII letters", "Anna Müller-Ørsted", "/anna-mueller-oersted", "/█"},
+		{"slug", "Anna Müller", "anna-muller, anna_mueller", "█, █"},
+		{"Perl", "Müller", `M\x{fc}ller`, "█"},
+		{"base64 of UTF-16", "s3cr3t-token-77", "[cwAzAGMAcgAzAHQALQB0AG8AawBlAG4ALQA3ADcA]", "[█A]"},
+		{"UTF-16", "s3cr3t-token-77", "s\x003\x00c\x00r\x003\x00t\x00-\x00t\x00o\x00k\x00e\x00n\x00-\x007\x007", "█"},
 		{"value that looks like an escape", "a%2Fb&amp;c", "a%2Fb&amp;c a%252Fb&amp;amp;c a/b&c", "█ █ █"},
 		{"escape before the value", "n3w/pass", `C:\n3w/pass C:\\n3w\/pass`, `C:\█ C:\\█`},
 		{"short", "B7", "grade B7, (b7) not AB7 or B70", "grade █, (█) not AB7 or B70"},
@@ -148,6 +165,7 @@ var encoders = []func(string) string{
 	func(s string) string { return escapeEach(s, "&#x%X;") },
 	norm.NFD.String,
 	norm.NFKC.String,
+	func(s string) string { return escapeEachByte(s, "=%02X") },
 	func(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") },
 }
 
@@ -173,6 +191,14 @@ func escapeEach(s, format string) string {
 		} else {
 			fmt.Fprintf(&b, format, r)
 		}
+	}
+	return b.String()
+}
+
+func escapeEachByte(s, format string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		fmt.Fprintf(&b, format, s[i])
 	}
 	return b.String()
 }
@@ -265,6 +291,9 @@ func TestFinder_EndsForHostileTexts(t *testing.T) {
 		"marks":       "a" + strings.Repeat("\u0301", size/2),
 		"ligatures":   strings.Repeat("ﷺ", size/3),
 		"cut":         strings.Repeat("a", size) + "…",
+		"tags":        strings.Repeat("<a>", size/3),
+		"open tags":   strings.Repeat("<aa", size/3),
+		"equals":      strings.Repeat("=3D", size/3),
 	} {
 		for _, f := range []*conceal.Finder{many, long} {
 			if got, isSafe := f.Replace(text, mark); isSafe && strings.Contains(got, strings.Repeat("a ", 90)) {
