@@ -63,6 +63,7 @@ func TestDoor_GuardsByTheKeyOfTheFunction(t *testing.T) {
 		"FunctionWithNoKey": {"write", keys["view"], "", http.StatusUnauthorized},
 		"AllOpensWrite":     {"write", keys[door.All], "", http.StatusNoContent},
 		"HealthNeedsNone":   {"health", "", "", http.StatusNoContent},
+		"OpenAPINeedsNone":  {"openapi", "", "", http.StatusNoContent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
