@@ -20,6 +20,8 @@ var may = map[string][]string{
 	"weir/internal/storage/memory": {"weir/internal/storage", "weir/internal/storage/limits"},
 	"weir/internal/storage/embedded": {"weir/internal/clock", "weir/internal/storage", "weir/internal/storage/limits",
 		"weir/internal/storage/memory", "weir/internal/storage/timelimit"},
+	"weir/internal/storage/folder": {"weir/internal/storage", "weir/internal/storage/embedded",
+		"weir/internal/storage/timelimit"},
 	"weir/internal/storage/limits":      {"weir/internal/storage"},
 	"weir/internal/storage/storagetest": {"weir/internal/storage"},
 	"weir/internal/storage/timelimit":   {"weir/internal/storage"},
@@ -132,8 +134,8 @@ const wiring = "weir/internal/app"
 
 // adapters are packages that the packages in the folder functions must not import. A package in this folder declares an
 // interface instead, and wiring supplies the adapter.
-var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/embedded", "weir/internal/storage/memory",
-	"weir/internal/cms",
+var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/embedded", "weir/internal/storage/folder",
+	"weir/internal/storage/memory", "weir/internal/cms",
 	"weir/internal/lease", "weir/internal/rabbitmq", "weir/internal/steps", "weir/internal/signin"}
 
 func TestImports(t *testing.T) {
