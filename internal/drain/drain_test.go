@@ -219,7 +219,7 @@ func (w *world) start(change ...func(*drain.Config)) *process {
 }
 
 func (p *process) close(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if err := p.Close(ctx); err != nil {
 		t.Errorf("Close = %v, want no error", err)

@@ -8,6 +8,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/storage/azure"
+	"weir/internal/storage/storagetest"
 	"weir/internal/testkit/azurite"
 )
 
@@ -26,7 +27,7 @@ func TestRetention_OnAzurite(t *testing.T) {
 	if err := account.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	store := &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 1, Now: time.Now}
+	store := &lane.Store{Table: storagetest.Patient(account.Table()), Bodies: account.Bodies(), Lanes: 1, Now: time.Now}
 	if err := store.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,7 @@ func TestRetention_OnAzurite(t *testing.T) {
 	}
 	// The test removes one idempotency row. So storage refuses the transaction in which retention deletes this row, and
 	// retention must repeat the transaction without this row.
-	row, err := account.Table().Get(t.Context(), "1.0", "m_"+lane.OrderPos(30))
+	row, err := store.Table.Get(t.Context(), "1.0", "m_"+lane.OrderPos(30))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func TestRetention_OnAzurite(t *testing.T) {
 		[]storage.Op{{Kind: storage.Delete, Key: row.Values["Idem"].(string)}}); err != nil {
 		t.Fatal(err)
 	}
-	table, removed := &distantTable{Table: account.Table()}, 0
+	table, removed := &distantTable{Table: store.Table}, 0
 	later := *store
 	later.Table, later.Now = table, func() time.Time { return time.Now().Add(8 * oneDay) }
 	r := &lane.Retention{Store: &later, KeepFinal: 7 * oneDay, KeepDead: 30 * oneDay, TimeShare: time.Minute,
@@ -59,7 +60,7 @@ func TestRetention_OnAzurite(t *testing.T) {
 	t.Logf("%d messages in %s, %.3f calls of the table a message", removed,
 		time.Since(began).Round(time.Millisecond), float64(table.operations.Load())/messages)
 	for _, prefix := range []string{"m_", "i_", "d_"} {
-		page, err := account.Table().Range(t.Context(), storage.Query{Partition: "1.0", From: prefix, To: prefix + "~"})
+		page, err := store.Table.Range(t.Context(), storage.Query{Partition: "1.0", From: prefix, To: prefix + "~"})
 		if err != nil || len(page.Rows) != 0 {
 			t.Errorf("%d rows %s are left, %v, want none and no error", len(page.Rows), prefix, err)
 		}

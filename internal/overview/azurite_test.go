@@ -10,6 +10,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/overview"
 	"weir/internal/storage/azure"
+	"weir/internal/storage/storagetest"
 	"weir/internal/testkit/azurite"
 	"weir/internal/weir"
 )
@@ -27,12 +28,17 @@ func TestOverview_OnAzurite(t *testing.T) {
 	if err := account.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 2, Now: time.Now},
+	w := newWorld(t, &lane.Store{Table: storagetest.Patient(account.Table()), Bodies: account.Bodies(), Lanes: 2, Now: time.Now},
 		account.Leases())
 	file := func(n int, change func(i int, m *weir.Message)) {
 		var wg sync.WaitGroup
+		slots := make(chan struct{}, 50) // so that no post waits for many transactions
 		for i := range n {
-			wg.Go(func() { w.appendMessage(fmt.Sprint("ok/", i), func(m *weir.Message) { change(i, m) }) })
+			slots <- struct{}{}
+			wg.Go(func() {
+				w.appendMessage(fmt.Sprint("ok/", i), func(m *weir.Message) { change(i, m) })
+				<-slots
+			})
 		}
 		wg.Wait()
 	}

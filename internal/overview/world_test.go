@@ -151,7 +151,7 @@ func (w *world) drainWhile(f func()) {
 		d.Wake(n)
 	}
 	f()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if err := d.Close(ctx); err != nil {
 		w.t.Fatalf("Close = %v, want no error", err)

@@ -13,6 +13,7 @@ import (
 	"weir/internal/recur"
 	"weir/internal/storage"
 	"weir/internal/storage/azure"
+	"weir/internal/storage/storagetest"
 	"weir/internal/testkit/azurite"
 	"weir/internal/weir"
 )
@@ -30,14 +31,14 @@ func TestRunner_OnAzurite(t *testing.T) {
 	if err := account.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lanes := &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 2, Now: time.Now}
+	lanes := &lane.Store{Table: storagetest.Patient(account.Table()), Bodies: account.Bodies(), Lanes: 2, Now: time.Now}
 	if err := lanes.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	clock := &clock{now: time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)}
 	process := func() *recur.Runner {
 		r := recur.New(recur.Config{
-			Store: &recur.Store{Table: account.Table(), Bodies: account.Bodies(), Now: clock.Now},
+			Store: &recur.Store{Table: storagetest.Patient(account.Table()), Bodies: account.Bodies(), Now: clock.Now},
 			Log: struct {
 				*lane.Appender
 				lane.Messages

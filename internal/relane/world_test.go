@@ -147,7 +147,7 @@ func (w *world) startHandler(lanes int) *handler {
 
 func (h *handler) closeDrainer(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if err := h.drainer.Close(ctx); err != nil {
 		t.Errorf("Close = %v, want no error", err)

@@ -100,7 +100,7 @@ func (w *whole) startProcess() *instance {
 }
 
 func (w *whole) stop(p *instance) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if err := p.Close(ctx); err != nil {
 		w.t.Errorf("Close = %v, want no error", err)

@@ -136,7 +136,7 @@ func (w *world) startProcess() *process {
 }
 
 func (p *process) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if err := p.Close(ctx); err != nil {
 		p.t.Errorf("Close = %v, want no error", err)

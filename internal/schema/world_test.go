@@ -170,7 +170,7 @@ func (p *process) newDrainer(store *lane.Store, observer drain.Observer) *drain.
 // stop closes all parts of the process, as at SIGTERM.
 func (w *world) stop() {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	w.must(w.schedules.Close(ctx))
 	w.must(w.replays.Close(ctx))
@@ -185,7 +185,7 @@ func (w *world) stop() {
 // kill ends the process as SIGKILL does: the process writes nothing more to storage.
 func (w *world) kill() {
 	w.dead.Store(true)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	_ = w.schedules.Close(ctx)
 	_ = w.replays.Close(ctx)

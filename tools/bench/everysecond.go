@@ -13,7 +13,7 @@ import (
 const (
 	everySpace = "/every/" // prefix of the paths in the schedules' messages
 	// everyLimit is the longest wait until all plain messages are written, see runEverySecond.
-	everyLimit = 2 * time.Minute
+	everyLimit = 5 * time.Minute
 )
 
 // runEverySecond measures a lane in which many schedules are due each second. Meanwhile plain messages are posted; a

@@ -16,7 +16,7 @@ import (
 
 const (
 	refusedWithin = 10.0 // s
-	hangLimit     = 75 * time.Second
+	hangLimit     = 5 * time.Minute
 	hungFlowGap   = 100 * time.Millisecond
 	largeEvery    = 8         // every eighth post has a body of largePost bytes
 	largePost     = 400 << 10 // size in bytes of a body that needs a blob

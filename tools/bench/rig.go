@@ -54,7 +54,7 @@ type rig struct {
 }
 
 const (
-	readyLimit = 30 * time.Second
+	readyLimit = 5 * time.Minute // long, because a busy machine is slow
 	pollPause  = 20 * time.Millisecond
 )
 

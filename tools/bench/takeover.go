@@ -12,7 +12,7 @@ import (
 
 const (
 	takeoverLease = 15 * time.Second // the shortest lease that the settings allow
-	takeoverLimit = 2 * time.Minute
+	takeoverLimit = 5 * time.Minute
 	streamGap     = 50 * time.Millisecond // pause between two posts of streamUntil
 	uncommitted   = 64                    // a crash repeats at most this number of deliveries
 )

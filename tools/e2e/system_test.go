@@ -321,8 +321,9 @@ func (s *system) startProgram(program string, env []string, args ...string) {
 }
 
 // slowdown is how many times slower than a quiet machine a busy one may be. The tests have limits
-// for a quiet machine, and wait so many times longer before they fail.
-const slowdown = 6
+// for a quiet machine, and wait so many times longer before they fail. So a limit of ten seconds
+// becomes five minutes, the time without progress after which testprogress ends a run.
+const slowdown = 30
 
 // awaitCondition waits until holds returns true. After the time "limit", or longer on a busy
 // machine (see slowdown), it fails the test with the condition's name.

@@ -24,7 +24,7 @@ import (
 
 const (
 	readyTimeout = 5 * time.Minute // long, because a busy machine may start several brokers at once
-	stopTimeout  = 30 * time.Second
+	stopTimeout  = 5 * time.Minute
 	lookInterval = 100 * time.Millisecond
 )
 

@@ -16,7 +16,7 @@ import (
 
 const (
 	readyTimeout = 5 * time.Minute // time limit of a start and of runToEnd; long, because a busy machine is slow
-	stopTimeout  = 20 * time.Second
+	stopTimeout  = 5 * time.Minute
 	lookInterval = 50 * time.Millisecond
 )
 

@@ -3,6 +3,7 @@ package storagetest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -290,4 +291,78 @@ func requireNoError(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A patient table repeats reads that find storage unavailable. It does not repeat other errors, nor
+// writes.
+func TestPatient(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		op, kind string
+		do       func(context.Context, storage.Table) error
+		tries    int
+	}{
+		"Get": {"Get", "away", func(ctx context.Context, table storage.Table) error {
+			_, err := table.Get(ctx, "p", "k")
+			return err
+		}, 4},
+		"Range": {"Range", "away", func(ctx context.Context, table storage.Table) error {
+			_, err := table.Range(ctx, storage.Query{Partition: "p"})
+			return err
+		}, 4},
+		"Missing": {"Get", "", func(ctx context.Context, table storage.Table) error {
+			if _, err := table.Get(ctx, "p", "missing"); !storage.Is(err, storage.NotFound) {
+				return fmt.Errorf("got %w, want NotFound", err)
+			}
+			return nil
+		}, 1},
+		"Write": {"Transact", "away", func(ctx context.Context, table storage.Table) error {
+			ops := []storage.Op{{Kind: storage.Insert, Key: "l", Values: map[string]any{"V": "1"}}}
+			if _, err := table.Transact(ctx, "p", ops); !storage.Is(err, storage.Unavailable) {
+				return fmt.Errorf("got %w, want Unavailable", err)
+			}
+			return nil
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := newPorts(t)
+				ops := []storage.Op{{Kind: storage.Insert, Key: "k", Values: map[string]any{"V": "1"}}}
+				_, err := p.table.Transact(t.Context(), "p", ops)
+				requireNoError(t, err)
+
+				tries := 0
+				p.faults.Set(func(call storagetest.Call) storagetest.Fault {
+					if call.Op != c.op {
+						return storagetest.Fault{}
+					}
+					tries++
+					if c.kind == "away" && tries < 4 {
+						return storagetest.Fault{Kind: storagetest.FailBefore}
+					}
+					return storagetest.Fault{}
+				})
+				requireNoError(t, c.do(t.Context(), storagetest.Patient(p.table)))
+				if tries != c.tries {
+					t.Errorf("got %d tries, want %d", tries, c.tries)
+				}
+			})
+		})
+	}
+}
+
+func TestPatient_EndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPorts(t)
+		p.faults.Set(func(storagetest.Call) storagetest.Fault {
+			return storagetest.Fault{Kind: storagetest.FailBefore}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := storagetest.Patient(p.table).Get(ctx, "p", "k"); !storage.Is(err, storage.Unavailable) {
+			t.Errorf("got %v, want an error of kind Unavailable", err)
+		}
+	})
 }

@@ -24,7 +24,7 @@ const (
 
 const (
 	readyTimeout = 5 * time.Minute // a cold start takes seconds, and much longer on a busy machine
-	stopTimeout  = time.Minute
+	stopTimeout  = 5 * time.Minute
 )
 
 // keepAliveSeconds is longer than a client keeps an idle connection. By default Azurite closes an idle connection after
@@ -58,7 +58,7 @@ type Process struct {
 	err   error         // result of the child; valid when done is closed
 }
 
-// Start runs Azurite, and returns when all three services listen. If ctx ends or a minute passes before all three
+// Start runs Azurite, and returns when all three services listen. If ctx ends or readyTimeout passes before all three
 // listen, Start fails. After the start, the end of ctx has no effect: Azurite runs until Stop. On Linux, Azurite also
 // ends when the calling process ends. A later Start with the same Dir has the same data, and can use the same ports.
 func Start(ctx context.Context, o Options) (*Process, error) {
@@ -140,7 +140,7 @@ func (p *Process) ConnectionStringOf(account string) string {
 		account, key, p.ports.Blob, account, p.ports.Queue, account, p.ports.Table, account)
 }
 
-// Stop sends SIGTERM, and waits until Azurite has saved its data and ended. After ten seconds, Stop kills Azurite and
+// Stop sends SIGTERM, and waits until Azurite has saved its data and ended. After stopTimeout, Stop kills Azurite and
 // returns an error. Stop can be called again.
 func (p *Process) Stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -166,11 +166,11 @@ type Closer interface {
 	Close(ctx context.Context) error
 }
 
-// Close closes parts of a process one after the other, within a minute in all. It ends the test if a part returns an
+// Close closes parts of a process one after the other, within ten minutes in all. It ends the test if a part returns an
 // error.
 func Close(t testing.TB, parts ...Closer) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	for _, part := range parts {
 		if err := part.Close(ctx); err != nil {
