@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"compress/flate"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -29,28 +31,21 @@ type bodyStore interface {
 // storage, which is per transaction, but would cost time.
 const storedLimit = 2 << 10
 
-// Writers are reused, because a new writer allocates more than a megabyte.
-var (
-	compressingWriters = newWriters(flate.BestSpeed)
-	plainWriters       = newWriters(flate.NoCompression)
-)
-
-func newWriters(level int) *sync.Pool {
-	return &sync.Pool{New: func() any {
-		w, err := flate.NewWriter(nil, level)
-		if err != nil {
-			panic(err) // only for an invalid level
-		}
-		return w
-	}}
-}
+// writers are reused, because a new writer allocates more than a megabyte.
+var writers = sync.Pool{New: func() any {
+	w, err := flate.NewWriter(nil, flate.BestSpeed)
+	if err != nil {
+		panic(err) // only for an invalid level
+	}
+	return w
+}}
 
 func compressBytes(data []byte) ([]byte, error) {
-	var b bytes.Buffer
-	writers := compressingWriters
 	if len(data) <= storedLimit {
-		writers = plainWriters
+		return wrapBytes(data), nil
 	}
+
+	var b bytes.Buffer
 	w := writers.Get().(*flate.Writer)
 	defer writers.Put(w)
 	w.Reset(&b)
@@ -63,10 +58,48 @@ func compressBytes(data []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// wrapBytes returns data in the deflate format without compression: a block with the data, and an
+// empty last block. A flate.Writer writes the same bytes, but most bodies are small, and a writer has
+// a megabyte of memory.
+func wrapBytes(data []byte) []byte {
+	packed := make([]byte, 0, len(data)+2*blockHeader)
+	if len(data) > 0 {
+		packed = append(appendBlockHeader(packed, 0, len(data)), data...)
+	}
+	return appendBlockHeader(packed, 1, 0)
+}
+
+// unwrapBytes returns a copy of the data that wrapBytes has wrapped. It returns false for other bytes.
+func unwrapBytes(packed []byte) ([]byte, bool) {
+	n := len(packed) - 2*blockHeader
+	if n <= 0 || n > math.MaxUint16 {
+		return nil, false
+	}
+	begin, end := appendBlockHeader(nil, 0, n), appendBlockHeader(nil, 1, 0)
+	if !bytes.HasPrefix(packed, begin) || !bytes.HasSuffix(packed, end) {
+		return nil, false
+	}
+	return bytes.Clone(packed[blockHeader : blockHeader+n]), true
+}
+
+// blockHeader is the size in bytes of the header of a block that is not compressed; see RFC 1951.
+const blockHeader = 5
+
+// appendBlockHeader appends the header of a block with n bytes: the kind of the block, n, and n
+// inverted. The kind is 1 for the last block, and 0 for others.
+func appendBlockHeader(b []byte, kind byte, n int) []byte {
+	b = binary.LittleEndian.AppendUint16(append(b, kind), uint16(n))
+	return binary.LittleEndian.AppendUint16(b, ^uint16(n))
+}
+
 // flateReaders are reused, because a new reader allocates 40 KB.
 var flateReaders = sync.Pool{New: func() any { return flate.NewReader(nil) }}
 
 func decompressBytes(data []byte) ([]byte, error) {
+	if wrapped, isWrapped := unwrapBytes(data); isWrapped {
+		return wrapped, nil
+	}
+
 	r := flateReaders.Get().(io.ReadCloser)
 	defer flateReaders.Put(r)
 	if err := r.(flate.Resetter).Reset(bytes.NewReader(data), nil); err != nil {
