@@ -56,7 +56,7 @@ const recordedWithin = 15 * time.Second
 
 // trying is the checker's knowledge of a message's attempts since its last replay.
 type trying struct {
-	failedAt   time.Time // when the first counted attempt began; zero = no commit has recorded one
+	failedAt   time.Time // when the first counted attempt began or was recorded; zero = none was recorded
 	attempt    int       // number of the attempt that a process made last
 	sentAt     time.Time // when that attempt began
 	countedAt  time.Time // when the last attempt with a smaller number began; it is one that counts
@@ -75,6 +75,9 @@ func (c *checker) noteAttempts(f *filed, op storage.Op) {
 	case stage == string(weir.Retrying) && int(count) > f.base:
 		if f.failedAt.IsZero() {
 			f.failedAt = f.sentAt
+		}
+		if f.failedAt.IsZero() { // no request of the message has reached the CMS
+			f.failedAt = time.Now()
 		}
 	}
 }
