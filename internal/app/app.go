@@ -5,22 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
 
 	"weir/internal/audit"
 	"weir/internal/calendar"
-	"weir/internal/cms"
 	"weir/internal/contract"
 	"weir/internal/door"
-	"weir/internal/drain"
 	"weir/internal/lane/epochs"
 	"weir/internal/poll"
 	"weir/internal/signin"
+	"weir/internal/steps"
 	"weir/internal/storage/azure"
 	"weir/internal/telemetry"
-	"weir/internal/trial"
 )
 
 // App has the parts of the process that need no connection.
@@ -29,10 +28,10 @@ type App struct {
 	log         *slog.Logger
 	budgets     budgets
 	contracts   *contract.Set
-	cms         *cms.Client
-	sender      sender         // if a contract has steps, the sender of steps; else cms; nil = there is no sender
-	keeper      *signin.Keeper // nil = the settings have no sign-in to the CMS
-	account     account        // nil = its settings are wrong or missing
+	transport   http.RoundTripper // connection to the CMS; nil = delivery.url or its headers are wrong
+	sender      *steps.Sender     // makes the attempts of messages and of trials; nil = wrong settings
+	keeper      *signin.Keeper    // nil = the settings have no sign-in to the CMS
+	account     account           // nil = its settings are wrong or missing
 	calendar    *calendar.Calendar
 	instruments *instruments
 	instance    string       // the platform's id of this instance; "" = not on a platform
@@ -42,12 +41,6 @@ type App struct {
 	fixedSecrets []string // see Settings.fixedSecrets
 
 	running atomic.Pointer[running] // nil until storage is open
-}
-
-// sender makes the attempts of messages, and the attempts of trials.
-type sender interface {
-	drain.Sender
-	trial.Sender
 }
 
 // New returns the App of the settings in the environment and weir.yaml. The error has a line for each problem.
@@ -87,11 +80,11 @@ func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn boo
 		found.storage = a.openAccount(storageCalls)
 	}
 	if settings.Delivery.URL != "" {
-		found.cms = settings.addPositions(a.newCMS(withoutSignIn))
+		found.cms = settings.addPositions(a.openCMS(withoutSignIn))
 	}
-	if a.cms != nil && (a.contracts != nil || found.contracts != nil) {
-		sender, err := a.newStepsSender()
-		if a.contracts != nil {
+	if a.transport != nil && (a.contracts != nil || found.contracts != nil) {
+		sender, err := a.compileSender()
+		if a.contracts != nil && err == nil {
 			a.sender = sender
 		}
 		found.contracts = errors.Join(found.contracts, settings.addPositions(err))

@@ -13,7 +13,6 @@ import (
 	"weir/internal/lane"
 	"weir/internal/signin"
 	"weir/internal/steps"
-	"weir/internal/weir"
 )
 
 // signInSettings has the settings of the sign-in to the CMS: one of the ways of package signin, or Steps. Send, Cookies
@@ -41,27 +40,22 @@ func (s *signInSettings) asksServer() bool {
 	return s.Steps.IsSet() || s.OAuth2 != nil || s.Azure != nil
 }
 
-// newCMS sets a.cms and a.sender to a new client of the CMS. If withoutSignIn is true, the client uses neither
-// delivery.signIn nor delivery.tls.
-func (a *App) newCMS(withoutSignIn bool) error {
-	d := &a.settings.Delivery
-	var transport http.RoundTripper
-	var err error
+// openCMS sets a.transport to a new connection to the CMS. If withoutSignIn is true, the connection
+// uses neither delivery.signIn nor delivery.tls.
+func (a *App) openCMS(withoutSignIn bool) error {
+	var transport http.RoundTripper = cms.NewTransport(nil)
 	if !withoutSignIn {
+		var err error
 		if transport, err = a.newTransport(); err != nil {
 			return err
 		}
 	}
-	cfg := cms.Config{URL: d.URL, Method: d.Method, Headers: a.settings.cmsHeaders(),
-		Timeout: time.Duration(d.Timeout), Now: time.Now, Transport: transport,
-		Secrets: a.currentSecrets}
-	if a.contracts != nil {
-		cfg.SuccessRules, cfg.Answers = a.contracts.SuccessRules(), a.contracts.Answers()
+	if err := cms.CheckTarget(a.settings.Delivery.URL, a.settings.cmsHeaders()); err != nil {
+		return err
 	}
-	if a.cms, err = cms.New(cfg); err == nil {
-		a.sender = a.cms
-	}
-	return err
+
+	a.transport = transport
+	return nil
 }
 
 // newTransport returns the transport of requests to the CMS. If delivery.signIn is set, the transport signs the
@@ -108,37 +102,33 @@ func (a *App) newSignInSource(transport http.RoundTripper) (signin.Source, error
 		Timeout: time.Duration(d.Timeout), Now: time.Now})
 }
 
-// newStepsSender returns the sender that runs the contracts' steps. If no contract has steps, or after an error, it
-// returns a.cms.
-func (a *App) newStepsSender() (sender, error) {
+// compileSender returns the sender of messages: it runs the contracts' steps, and sends a single
+// request for each message of the other contracts.
+func (a *App) compileSender() (*steps.Sender, error) {
 	d := &a.settings.Delivery
 	contracts := a.settings.contractsWithSteps()
-	if len(contracts) == 0 {
-		if d.On.IsSet() {
-			return a.cms, errors.New("delivery.on is for the answers to steps, and no contract has steps")
-		}
-		if a.settings.LookUps.IsSet() {
-			return a.cms, errors.New("lookups has steps for contracts, and no contract has steps")
-		}
-		return a.cms, nil
+	switch {
+	case len(contracts) > 0:
+	case d.On.IsSet():
+		return nil, errors.New("delivery.on is for the answers to steps, and no contract has steps")
+	case a.settings.LookUps.IsSet():
+		return nil, errors.New("lookups has steps for contracts, and no contract has steps")
 	}
 	for _, c := range a.settings.Contracts {
 		if c.Steps.IsSet() && c.Success != "" {
-			return a.cms, fmt.Errorf("contracts: success of %q is for a single request; with steps write success, an "+
+			return nil, fmt.Errorf("contracts: success of %q is for a single request; with steps write success, an "+
 				"expression, in a step", c.Name)
 		}
 	}
-	cfg := steps.Config{File: a.settings.file, URL: d.URL, Headers: a.settings.cmsHeaders(),
+	cfg := steps.Config{File: a.settings.file, URL: d.URL, Method: d.Method, Headers: a.settings.cmsHeaders(),
 		Timeout: time.Duration(d.Timeout), Settle: a.settings.settleTime(), Rules: d.On, RetryAfter: d.RetryAfter,
 		MaxAnswer: int64(d.MaxAnswer), LookUps: a.settings.LookUps,
-		Contracts: contracts, Messages: a.contracts, Next: a.cms, Transport: a.cms.Transport(), Now: time.Now,
-		Secrets: a.currentSecrets}
-	cfg.CanSignInAnew = d.SignIn.isRenewable()
-	sender, err := steps.New(cfg)
-	if err != nil {
-		return a.cms, err
+		Contracts: contracts, Messages: a.contracts, Transport: a.transport, Now: time.Now,
+		Secrets: a.currentSecrets, CanSignInAnew: d.SignIn.isRenewable()}
+	if a.contracts != nil {
+		cfg.SuccessRules, cfg.Answers = a.contracts.SuccessRules(), a.contracts.Answers()
 	}
-	return sender, nil
+	return steps.New(cfg)
 }
 
 // contractNames returns the names of the contracts in the settings, for readers of stored messages.
@@ -158,12 +148,8 @@ func (s *Settings) contractsWithSteps() []steps.Contract {
 		if !c.Steps.IsSet() {
 			continue
 		}
-		answers := map[int]weir.Outcome{}
-		for status, means := range c.Answers {
-			answers[status] = weir.Outcome(means)
-		}
 		found = append(found, steps.Contract{Name: c.Name, Key: c.Key, Path: fmt.Sprintf("contracts[%d].steps", i),
-			Steps: c.Steps, Answers: answers})
+			Steps: c.Steps})
 	}
 	return found
 }

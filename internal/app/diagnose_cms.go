@@ -17,7 +17,7 @@ import (
 func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error, file string) Finding {
 	f := Finding{Name: "cms", Wrong: wrong,
 		Todo: todoFor(wrong, file, "set delivery.url in "+file+", or the variable that it names")}
-	if d.cms == nil {
+	if d.transport == nil {
 		if wrong == nil {
 			f.Wrong = errors.New("no address")
 		}

@@ -9,7 +9,6 @@ import (
 
 	"weir/internal/cms"
 	"weir/internal/redact"
-	"weir/internal/steps"
 	"weir/internal/weir"
 )
 
@@ -23,14 +22,10 @@ type Sample struct {
 // can be sent without the answer of another step and without a remembered id. A look-up that needs values of a message
 // is sent only if a sample belongs to the contract.
 func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Finding {
-	sender, hasSteps := d.sender.(*steps.Sender)
 	messages, findings := d.acceptSamples(ctx, samples)
-	if !hasSteps {
-		return findings
-	}
 	for _, c := range d.settings.contractsWithSteps() {
 		f := Finding{Name: "steps"}
-		l, found := sender.FindLookUp(c.Name)
+		l, found := d.sender.FindLookUp(c.Name)
 		m := messages[c.Name]
 		switch {
 		case !found:
@@ -42,7 +37,7 @@ func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Find
 			if m == nil {
 				m = &weir.Message{Contract: c.Name, ID: newTrialID(true), AcceptedAt: time.Now()}
 			}
-			d.sendLookUp(ctx, sender, m, &f)
+			d.sendLookUp(ctx, m, &f)
 		}
 		findings = append(findings, f)
 	}
@@ -68,11 +63,11 @@ func (d diagnosis) acceptSamples(ctx context.Context, samples []Sample) (map[str
 }
 
 // sendLookUp sends the look-up of m's contract, and writes the result into f.
-func (d diagnosis) sendLookUp(ctx context.Context, sender *steps.Sender, m *weir.Message, f *Finding) {
+func (d diagnosis) sendLookUp(ctx context.Context, m *weir.Message, f *Finding) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	l := &lookUp{transport: d.cms.Transport()}
-	result := sender.RehearseLookUp(ctx, weir.Delivery{Message: m, Attempt: 1, Fence: 1, Hide: d.hideValues(ctx, m)},
+	l := &lookUp{transport: d.transport}
+	result := d.sender.RehearseLookUp(ctx, weir.Delivery{Message: m, Attempt: 1, Fence: 1, Hide: d.hideValues(ctx, m)},
 		&cms.Rehearsal{Answer: l.askCMS, LeaveOut: l.leaveOut, Judge: l.setAction, IsLive: true})
 	switch {
 	case l.leftOut != "":

@@ -9,7 +9,6 @@ import (
 	"weir/internal/notify"
 	"weir/internal/recur"
 	"weir/internal/redact"
-	"weir/internal/steps"
 	"weir/internal/storage"
 	"weir/internal/ticket"
 	"weir/internal/weir"
@@ -88,17 +87,8 @@ func (a *App) drainConfig(store *lane.Store, tickets drain.Tickets) drain.Config
 		Brake: s.Delivery.Brake,
 		Rate:  s.Delivery.Rate.interval(), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: a.log,
 		Observer: a.instruments.drainObserver(), Name: a.processName(), Calendar: a.calendar,
-		Remembers: a.remembersIDs(),
+		Remembers: a.sender.Remembers,
 	}
-}
-
-// remembersIDs returns a function that reports whether the steps of a contract use remembered ids. It returns nil if no
-// contract has steps.
-func (a *App) remembersIDs() func(contract string) bool {
-	if s, ok := a.sender.(*steps.Sender); ok {
-		return s.Remembers
-	}
-	return nil
 }
 
 // newSender returns the sender of messages to the CMS. The sender hides redacted values in the results of attempts. If

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"weir/internal/steps"
 	"weir/internal/trial"
 )
 
@@ -37,7 +36,7 @@ func TestRecipes_NoAnswerToTheFirstRequestJudges(t *testing.T) {
 				return trials.Try(t.Context(), "application/xml", body, trial.Answers{Steps: answers})
 			}
 			open := try(nil)
-			l, _ := trials.app.sender.(*steps.Sender).FindLookUp(open.Contract)
+			l, _ := trials.app.sender.FindLookUp(open.Contract)
 			for _, status := range []int{200, 302, 400, 401, 403, 404, 405, 406, 409, 410, 412, 413, 414, 421, 422, 451,
 				499, 500, 502, 503, 511, 524} {
 				answers := []trial.Answer{{Status: status, Body: page,

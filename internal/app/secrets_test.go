@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/cms"
+	"weir/internal/steps"
 	"weir/internal/trial"
 	"weir/internal/weir"
 )
@@ -146,7 +146,7 @@ callbacks: { allowedHosts: [{ host: a.example, secret: "${HOOK}" }] }
 // A proxy's address that cannot be parsed stands in the error of each attempt.
 func TestSecrets_HideTheUserInfoOfAnyAddress(t *testing.T) {
 	t.Parallel()
-	client, err := cms.New(cms.Config{URL: "http://cms.example", Timeout: time.Minute, Now: time.Now,
+	client, err := steps.New(steps.Config{URL: "http://cms.example", Timeout: time.Minute, Now: time.Now,
 		Transport: failing{}})
 	if err != nil {
 		t.Fatal(err)

@@ -213,7 +213,7 @@ func (a *App) newTrialRunner(isLive bool, variables map[string]string,
 		}
 	}
 	if isLive {
-		r.Live = a.cms.Transport()
+		r.Live = a.transport
 	}
 	return r
 }
@@ -221,7 +221,7 @@ func (a *App) newTrialRunner(isLive bool, variables map[string]string,
 // newTrialMask returns a function that hides secrets in the texts of a trial. For variables, see Trials.
 func (a *App) newTrialMask(variables map[string]string) func(string) string {
 	placeholders := newPlaceholders(variables)
-	base, _ := url.Parse(a.settings.Delivery.URL) // cms.New has checked the address
+	base, _ := url.Parse(a.settings.Delivery.URL) // cms.CheckTarget has checked the address
 	secrets := cms.NewSecrets(base, a.settings.cmsHeaders(), func() []string {
 		return slices.DeleteFunc(a.currentSecrets(), func(value string) bool { return variables[value] != "" })
 	})

@@ -6,8 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"weir/internal/steps"
 )
 
 // listWarnings returns warnings about weak settings, for weir check. No warning contains a secret.
@@ -38,13 +36,12 @@ func (s *Settings) listWarnings() []string {
 // warnLookUps returns a warning for each look-up of a contract that may find another key's item. If names is
 // not nil, it has the contracts to look at.
 func (a *App) warnLookUps(names []string) (warnings []string) {
-	sender, hasSteps := a.sender.(*steps.Sender)
-	if !hasSteps {
+	if a.sender == nil {
 		return nil
 	}
 	for _, c := range a.settings.contractsWithSteps() {
 		if names == nil || slices.Contains(names, c.Name) {
-			warnings = append(warnings, sender.WarnLookUps(c.Name)...)
+			warnings = append(warnings, a.sender.WarnLookUps(c.Name)...)
 		}
 	}
 	return warnings

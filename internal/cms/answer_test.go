@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/cms"
+	"weir/internal/steps"
 	"weir/internal/weir"
 )
 
@@ -108,7 +109,7 @@ func TestClassify_MarksACutReason(t *testing.T) {
 
 // The CMS sends the status and a part of the body, and works on until the timeout. The lane must wait for the settle
 // time.
-func TestClient_Send_AnswerCutByTheTimeoutSettles(t *testing.T) {
+func TestSender_Send_AnswerCutByTheTimeoutSettles(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "begun, ")
@@ -116,7 +117,7 @@ func TestClient_Send_AnswerCutByTheTimeoutSettles(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(server.Close)
-	client := newClient(t, server.URL, func(c *cms.Config) { c.Timeout = 100 * time.Millisecond })
+	client := newClient(t, server.URL, func(c *steps.Config) { c.Timeout = 100 * time.Millisecond })
 	if r := client.Send(context.Background(), newDelivery()); !r.Unanswered {
 		t.Errorf("got %+v, want it Unanswered", r)
 	}
@@ -124,7 +125,7 @@ func TestClient_Send_AnswerCutByTheTimeoutSettles(t *testing.T) {
 
 // Over HTTP/2 the client refuses headers that are larger than the CMS accepts, and over HTTP/1.1 the CMS answers 431. In
 // both cases the message is rejected.
-func TestClient_Send_HeadersOverTheLimit(t *testing.T) {
+func TestSender_Send_HeadersOverTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, isHTTP2 := range []bool{false, true} {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -132,7 +133,7 @@ func TestClient_Send_HeadersOverTheLimit(t *testing.T) {
 		server.EnableHTTP2 = isHTTP2
 		server.StartTLS()
 		t.Cleanup(server.Close)
-		client := newClient(t, server.URL+"/{key}", func(c *cms.Config) { c.Transport = server.Client().Transport })
+		client := newClient(t, server.URL+"/{key}", func(c *steps.Config) { c.Transport = server.Client().Transport })
 		d := newDelivery()
 		if r := client.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered { // the client learns the limit
 			t.Fatalf("HTTP/2 %v: got %+v, want delivered", isHTTP2, r)
@@ -145,7 +146,7 @@ func TestClient_Send_HeadersOverTheLimit(t *testing.T) {
 }
 
 // net/http refuses the request before it looks for a connection.
-func TestClient_Send_RequestThatCannotBeSent(t *testing.T) {
+func TestSender_Send_RequestThatCannotBeSent(t *testing.T) {
 	t.Parallel()
 	d := newDelivery()
 	d.Message.ContentType = "text/xml\r\nX: y"

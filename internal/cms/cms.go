@@ -1,16 +1,13 @@
-// Package cms writes messages to the CMS: it builds the HTTP request of a delivery, and determines the outcome of the
-// attempt from the answer.
+// Package cms has the rules of one request to the CMS: its headers, how often it is sent, the outcome that follows from
+// the answer, and the secrets that no text of the answer may repeat. Package steps makes the attempts.
 //
-// Requests have no GetBody, so net/http cannot repeat a request on its own. Send repeats a request at most once, and
-// only if a reused connection was closed before a byte was written.
+// Requests have no GetBody, so net/http cannot repeat a request on its own. Exchange repeats a request at most once,
+// and only if a reused connection was closed before a byte was written.
 package cms
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -21,34 +18,10 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/conceal"
 	"weir/internal/weir"
 )
 
-// Config has the settings of a Client.
-type Config struct {
-	URL          string // path and query can have {key}, {contract}, {version} and {id}; values are escaped
-	Method       string
-	Headers      map[string]string
-	Timeout      time.Duration                   // limit for one attempt
-	SuccessRules map[string]*regexp.Regexp       // by contract: see Rules.Success
-	Answers      map[string]map[int]weir.Outcome // by contract: see Rules.Means
-	Now          func() time.Time
-	Transport    http.RoundTripper // nil = the default of this package
-	Secrets      func() []string   // returns further secrets to hide, at each text; nil = none
-}
-
-// Client makes attempts to write messages to the CMS. It is safe for concurrent use.
-type Client struct {
-	cfg     Config
-	client  *http.Client
-	secrets *Secrets
-}
-
 const (
-	// maxBody is the largest number of bytes that Weir reads of an answer. After a longer answer the connection cannot
-	// be reused.
-	maxBody = 64 << 10
 	// keptBody is the largest number of bytes that Weir stores of an answer.
 	keptBody = 2 << 10
 	// maxHidden is the largest number of bytes in which Weir looks for secrets and redacted values. It is larger than
@@ -56,41 +29,34 @@ const (
 	maxHidden = 16 << 10
 )
 
-// New checks the settings and returns a Client. The errors of New do not contain the address, because an address may
-// contain a password or a key.
-func New(cfg Config) (*Client, error) {
-	u, err := url.Parse(cfg.URL)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, errors.New(
+// CheckTarget returns an error if the settings delivery.url or delivery.headers are wrong. The
+// error does not contain the address, because an address may contain a password or a key.
+func CheckTarget(address string, headers map[string]string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+		return errors.New(
 			"cms: delivery.url is not an absolute http or https address, such as https://cms.example/api")
-	}
-	if strings.ContainsAny(u.Host, "{}") || (u.User != nil && strings.ContainsAny(u.User.String(), "{}")) {
-		return nil, errors.New(
+	case strings.ContainsAny(u.Host, "{}") || (u.User != nil && strings.ContainsAny(u.User.String(), "{}")):
+		return errors.New(
 			"cms: what comes from a message may stand in the path or the query of delivery.url only, not in its host")
-	}
-	if strings.ContainsAny(placeholderPattern.ReplaceAllString(cfg.URL, ""), "{}") {
-		return nil, errors.New(
+	case strings.ContainsAny(Placeholder.ReplaceAllString(address, ""), "{}"):
+		return errors.New(
 			"cms: of delivery.url, only {key}, {contract}, {version} and {id} are filled in, and no other {…}")
 	}
-	if err := CheckHeaders(cfg.Headers); err != nil {
-		return nil, err
-	}
-	if cfg.Transport == nil {
-		cfg.Transport = NewTransport(nil)
-	}
-	return &Client{cfg: cfg, client: NewHTTPClient(cfg.Transport), secrets: NewSecrets(u, cfg.Headers, cfg.Secrets)},
-		nil
+	return checkHeaders(headers)
 }
 
-var (
-	placeholderPattern = regexp.MustCompile(`\{(key|contract|version|id)\}`)
-	headerNamePattern  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-)
+// Placeholder matches a placeholder of delivery.url. Its first group is the name of a value of the
+// message.
+var Placeholder = regexp.MustCompile(`\{(key|contract|version|id)\}`)
 
-// CheckHeaders returns an error with a line for each wrong header. A header is wrong if its name or value is
-// malformed, or if net/http or the Client sets the header. The error contains no values, because values may be
-// secrets.
-func CheckHeaders(headers map[string]string) error {
+var headerNamePattern = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+// checkHeaders returns an error with a line for each wrong header. A header is wrong if its name or
+// value is malformed, or if net/http or Weir sets the header. The error contains no values, because
+// values may be secrets.
+func checkHeaders(headers map[string]string) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		canonical := http.CanonicalHeaderKey(name)
@@ -109,49 +75,6 @@ func CheckHeaders(headers map[string]string) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// Transport returns the transport that the Client uses.
-func (c *Client) Transport() http.RoundTripper { return c.cfg.Transport }
-
-// Send makes one attempt, which takes at most Config.Timeout. If ctx ends before the answer, the outcome is none.
-func (c *Client) Send(ctx context.Context, d weir.Delivery) weir.Result {
-	started := c.cfg.Now()
-	r := c.sendLimited(ctx, d)
-	r.StartedAt, r.Duration = started, c.cfg.Now().Sub(started)
-	return r
-}
-
-func (c *Client) sendLimited(ctx context.Context, d weir.Delivery) weir.Result {
-	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
-	resp, failure := Exchange(ctx, limited, c.client, func(ctx context.Context) (*http.Request, error) {
-		return c.newRequest(ctx, d)
-	})
-	if resp == nil {
-		failure.Reason = c.secrets.Hide(failure.Reason)
-		return failure
-	}
-	return c.readAnswer(ctx, limited, d, resp)
-}
-
-func (c *Client) readAnswer(ctx, limited context.Context, d weir.Delivery, resp *http.Response) weir.Result {
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if err != nil && ctx.Err() != nil {
-		return weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off", Unanswered: true}
-	}
-	isCutByTimeout := err != nil && limited.Err() != nil // the CMS can still be working on the request
-	if err != nil && resp.StatusCode/100 == 2 && c.cfg.SuccessRules[d.Message.Contract] != nil {
-		return weir.Result{Outcome: weir.OutcomeRetry, Status: resp.StatusCode, Reason: "the answer ended early",
-			Unanswered: isCutByTimeout}
-	}
-	learned := conceal.CredentialSecrets(resp.Header) // such as the cookie of a session
-	hide := func(text string) string { return d.HideValues(c.secrets.Hide(text, learned...)) }
-	r := Classify(Answer{resp.StatusCode, resp.Header, body}, Rules{Success: c.cfg.SuccessRules[d.Message.Contract],
-		Means: c.cfg.Answers[d.Message.Contract], Hide: hide}, c.cfg.Now())
-	r.Unanswered = r.Unanswered || isCutByTimeout
-	return r
 }
 
 // Rules are a contract's rules for answers.
@@ -231,7 +154,9 @@ const maxRetryAfter = time.Hour
 // ParseRetryAfter parses a Retry-After header, which is a number of seconds or a date. It rounds a fraction of a second
 // up. It returns at most an hour. If the value is invalid or not in the future, it returns 0.
 func ParseRetryAfter(value string, now time.Time) time.Duration {
-	value = strings.TrimSpace(value)
+	if value = strings.TrimSpace(value); value == "" {
+		return 0
+	}
 	if n, err := strconv.ParseFloat(value, 64); (err == nil || errors.Is(err, strconv.ErrRange)) && n > 0 {
 		return time.Duration(math.Ceil(min(n, maxRetryAfter.Seconds()))) * time.Second
 	}
@@ -294,61 +219,23 @@ func idempotencyKey(m *weir.Message) string {
 	return m.Public().String() + "." + strconv.Itoa(m.Replays)
 }
 
-func (c *Client) newRequest(ctx context.Context, d weir.Delivery) (*http.Request, error) {
-	m := d.Message
-	id := m.Public().String()
-	target, err := expandURL(c.cfg.URL, map[string]string{"key": m.Key, "contract": m.Contract, "version": m.Version,
-		"id": id})
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, c.cfg.Method, target, bytes.NewReader(m.Body))
-	if err != nil {
-		return nil, err
-	}
-	req.GetBody = nil
-	for name, value := range c.cfg.Headers {
-		req.Header.Set(name, value)
-	}
-	setHeader(req, "Content-Type", m.ContentType)
-	SetMessageHeaders(req, d)
-	return req, nil
-}
-
 // SetMessageHeaders sets the headers that describe a delivery.
 func SetMessageHeaders(req *http.Request, d weir.Delivery) {
 	m := d.Message
-	for name, value := range map[string]string{
-		"Traceparent": m.TraceParent, "Tracestate": m.TraceState,
-		"Idempotency-Key": idempotencyKey(m), "Weir-Key": url.PathEscape(m.Key),
-		"Weir-Contract": url.PathEscape(m.Contract),
-		"Weir-Sequence": strconv.FormatInt(m.ID.Seq, 10), "Weir-Fence": strconv.FormatInt(d.Fence, 10),
-		"Weir-Attempt": strconv.Itoa(d.Attempt),
-	} {
-		setHeader(req, name, value)
-	}
+	setHeader(req, "Traceparent", m.TraceParent)
+	setHeader(req, "Tracestate", m.TraceState)
+	setHeader(req, "Idempotency-Key", idempotencyKey(m))
+	setHeader(req, "Weir-Key", url.PathEscape(m.Key))
+	setHeader(req, "Weir-Contract", url.PathEscape(m.Contract))
+	setHeader(req, "Weir-Sequence", strconv.FormatInt(m.ID.Seq, 10))
+	setHeader(req, "Weir-Fence", strconv.FormatInt(d.Fence, 10))
+	setHeader(req, "Weir-Attempt", strconv.Itoa(d.Attempt))
 }
 
 func setHeader(req *http.Request, name, value string) {
 	if value != "" {
 		req.Header.Set(name, value)
 	}
-}
-
-// expandURL replaces the placeholders in path and query by escaped values.
-func expandURL(address string, values map[string]string) (string, error) {
-	path, query, hasQuery := strings.Cut(address, "?")
-	for name, value := range values {
-		path = strings.ReplaceAll(path, "{"+name+"}", EscapeSegment(value))
-		query = strings.ReplaceAll(query, "{"+name+"}", url.QueryEscape(value))
-	}
-	if hasQuery {
-		path += "?" + query
-	}
-	if _, err := url.Parse(path); err != nil {
-		return "", fmt.Errorf("address: %w", err)
-	}
-	return path, nil
 }
 
 // EscapeSegment escapes a value as one path segment. If the value has only dots, EscapeSegment escapes the dots,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weir/internal/cms"
+	"weir/internal/steps"
 	"weir/internal/weir"
 )
 
@@ -79,15 +80,16 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-func newClient(t *testing.T, url string, change ...func(*cms.Config)) *cms.Client {
+func newClient(t *testing.T, url string, change ...func(*steps.Config)) *steps.Sender {
 	t.Helper()
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	cfg := cms.Config{URL: url, Method: http.MethodPost, Timeout: 5 * time.Second, Now: time.Now, Transport: transport}
+	cfg := steps.Config{URL: url, Method: http.MethodPost, Timeout: 5 * time.Second,
+		Now: time.Now, Transport: transport}
 	for _, f := range change {
 		f(&cfg)
 	}
-	c, err := cms.New(cfg)
+	c, err := steps.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +105,7 @@ func newDelivery() weir.Delivery {
 	}}
 }
 
-func TestClient_Send_Request(t *testing.T) {
+func TestSender_Send_Request(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
 	var body []byte
@@ -114,7 +116,7 @@ func TestClient_Send_Request(t *testing.T) {
 	defer server.Close()
 	d := newDelivery()
 	c := newClient(t, server.URL+"/content/{key}?v={version}&k={key}",
-		func(c *cms.Config) { c.Headers = map[string]string{"X-Api-Key": "s3cret"} })
+		func(c *steps.Config) { c.Headers = map[string]string{"X-Api-Key": "s3cret"} })
 	if r := c.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered {
 		t.Fatalf("got %+v, want Outcome delivered", r)
 	}
@@ -137,7 +139,7 @@ func TestClient_Send_Request(t *testing.T) {
 	}
 }
 
-func TestClient_Send_AReplayIsNoRepeat(t *testing.T) {
+func TestSender_Send_AReplayIsNoRepeat(t *testing.T) {
 	t.Parallel()
 	var got string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
@@ -153,7 +155,7 @@ func TestClient_Send_AReplayIsNoRepeat(t *testing.T) {
 	}
 }
 
-func TestClient_Send_ARedirectToALoginPageIsNotFollowed(t *testing.T) {
+func TestSender_Send_ARedirectToALoginPageIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	var logins atomic.Int32
 	mux := http.NewServeMux()
@@ -170,19 +172,19 @@ func TestClient_Send_ARedirectToALoginPageIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestClient_Send_AnAnswerAfterTheTimeoutIsARetryThatSettles(t *testing.T) {
+func TestSender_Send_AnAnswerAfterTheTimeoutIsARetryThatSettles(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer server.Close()
 	defer close(release)
-	c := newClient(t, server.URL, func(c *cms.Config) { c.Timeout = 100 * time.Millisecond })
+	c := newClient(t, server.URL, func(c *steps.Config) { c.Timeout = 100 * time.Millisecond })
 	if r := c.Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered {
 		t.Errorf("got %+v, want Outcome retry and Unanswered true", r)
 	}
 }
 
-func TestClient_Send_CutOffIsNone(t *testing.T) {
+func TestSender_Send_CutOffIsNone(t *testing.T) {
 	t.Parallel()
 	arrived, release := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
@@ -199,7 +201,7 @@ func TestClient_Send_CutOffIsNone(t *testing.T) {
 	}
 }
 
-func TestClient_Send_RefusedIsUnavailable(t *testing.T) {
+func TestSender_Send_RefusedIsUnavailable(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -212,7 +214,7 @@ func TestClient_Send_RefusedIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestClient_Send_LostAfterItWasSentIsARetryThatSettles(t *testing.T) {
+func TestSender_Send_LostAfterItWasSentIsARetryThatSettles(t *testing.T) {
 	t.Parallel()
 	address, connections := rawServer(t, func(n int, conn net.Conn, r *bufio.Reader) { http.ReadRequest(r) })
 	if r := newClient(t, address).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered ||
@@ -222,7 +224,7 @@ func TestClient_Send_LostAfterItWasSentIsARetryThatSettles(t *testing.T) {
 	}
 }
 
-func TestClient_Send_TLSFailureIsUnavailable(t *testing.T) {
+func TestSender_Send_TLSFailureIsUnavailable(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.StartTLS()
@@ -232,7 +234,7 @@ func TestClient_Send_TLSFailureIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestClient_Send_AHugeAnswerIsNotReadWhole(t *testing.T) {
+func TestSender_Send_AHugeAnswerIsNotReadWhole(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
@@ -272,28 +274,27 @@ func rawServer(t *testing.T, f func(n int, conn net.Conn, r *bufio.Reader)) (str
 	return "http://" + l.Addr().String(), &n
 }
 
-func TestNew(t *testing.T) {
+func TestCheckTarget(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "cms", "ftp://x/?s3cret", "http://{key}.example/", "http://{key}@x/", "http://",
 		"http://x/{Key}", "http://x/{key", "http://x/?a={path}&code=s3cret"} {
-		if _, err := cms.New(cms.Config{URL: url}); err == nil || strings.Contains(err.Error(), "s3cret") {
+		if err := cms.CheckTarget(url, nil); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: got %v, want an error without \"s3cret\"", url, err)
 		}
 	}
-	if _, err := cms.New(cms.Config{URL: "https://x/{key}/{contract}?v={version}&id={id}",
-		Headers: map[string]string{"authorization": "Bearer ä b\t"}}); err != nil {
+	if err := cms.CheckTarget("https://x/{key}/{contract}?v={version}&id={id}",
+		map[string]string{"authorization": "Bearer ä b\t"}); err != nil {
 		t.Error(err)
 	}
-	_, err := cms.New(cms.Config{URL: "https://x/",
-		Headers: map[string]string{"bad name": "x", "": "x", "host": "x", "weir-key": "x", "Content-Type": "x",
-			"X-Key": "s3cret\n"}})
+	err := cms.CheckTarget("https://x/", map[string]string{"bad name": "x", "": "x", "host": "x", "weir-key": "x",
+		"Content-Type": "x", "X-Key": "s3cret\n"})
 	if err == nil || strings.Count(err.Error(), "\n") != 5 || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("got %v, want an error of 6 lines without a value", err)
 	}
 }
 
 // Reasons must not contain the address, because the query of an address can contain a key.
-func TestClient_ReasonsDoNotNameTheAddress(t *testing.T) {
+func TestSender_ReasonsDoNotNameTheAddress(t *testing.T) {
 	t.Parallel()
 	closed, _ := rawServer(t, func(_ int, conn net.Conn, r *bufio.Reader) { _, _ = http.ReadRequest(r) })
 	for address, want := range map[string]weir.Outcome{

@@ -8,23 +8,23 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/cms"
+	"weir/internal/steps"
 )
 
 // answerWith returns a client of a CMS. The parameter "answer" is the handler of the CMS's requests. The parameter
 // "query" is the end of the CMS's address.
-func answerWith(t *testing.T, query string, answer http.HandlerFunc) *cms.Client {
+func answerWith(t *testing.T, query string, answer http.HandlerFunc) *steps.Sender {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
 	address := strings.Replace(server.URL, "http://", "http://editor:pa55-w0rd@", 1) + "/api/content/{key}" + query
-	return newClient(t, address, func(c *cms.Config) {
+	return newClient(t, address, func(c *steps.Config) {
 		c.Headers = map[string]string{"Authorization": "Bearer t0ken-0f-the-cms", "X-Api-Key": "h3ader-key"}
 	})
 }
 
 // The Location of a redirect often repeats the request's address, and the address can contain secrets.
-func TestClient_RedirectsDoNotShowSecrets(t *testing.T) {
+func TestSender_RedirectsDoNotShowSecrets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ location, want string }{
 		"ToHTTPS": {"https://cms.example%s",
@@ -58,7 +58,7 @@ func TestClient_RedirectsDoNotShowSecrets(t *testing.T) {
 }
 
 // If the CMS's answer repeats the request, Weir keeps the answer without the secrets of the settings.
-func TestClient_AnswersAreKeptWithoutSecrets(t *testing.T) {
+func TestSender_AnswersAreKeptWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	client := answerWith(t, "?api_key=sEcReT+9f2c%26&pin=4711", func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
@@ -82,7 +82,7 @@ func TestClient_AnswersAreKeptWithoutSecrets(t *testing.T) {
 
 // Weir must mask secrets before it cuts the reason to its maximal length. Otherwise a cut could leave a part of a
 // secret unmasked.
-func TestClient_SecretsAreMaskedBeforeTheTextIsCut(t *testing.T) {
+func TestSender_SecretsAreMaskedBeforeTheTextIsCut(t *testing.T) {
 	t.Parallel()
 	const reasonLimit = 300
 	for length := reasonLimit - 40; length < reasonLimit; length++ {

@@ -1,11 +1,8 @@
 package cms
 
 import (
-	"context"
 	"errors"
 	"net/http"
-
-	"weir/internal/weir"
 )
 
 // Rehearsal answers the requests of one attempt in place of the CMS. An attempt with steps also reports its decisions
@@ -74,10 +71,3 @@ func (s *RehearsedStep) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // LacksAnswer reports whether the last request got no answer, because Rehearsal.Answer returned ErrNoAnswer.
 func (s *RehearsedStep) LacksAnswer() bool { return s.hasEnded }
-
-// Rehearse makes one attempt to deliver d, with rehearsal in place of the CMS.
-func (c *Client) Rehearse(ctx context.Context, d weir.Delivery, rehearsal *Rehearsal) weir.Result {
-	step := rehearsal.NewStep(SingleStep)
-	rehearsed := &Client{cfg: c.cfg, client: NewHTTPClient(step), secrets: c.secrets}
-	return rehearsed.Send(ctx, d)
-}

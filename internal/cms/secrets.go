@@ -29,7 +29,7 @@ func NewSecrets(address *url.URL, headers map[string]string, current func() []st
 	s := &Secrets{fixed: conceal.AddressSecrets(address), current: current}
 	for pair := range strings.SplitSeq(address.RawQuery, "&") {
 		_, value, _ := strings.Cut(pair, "=")
-		if value == "" || placeholderPattern.MatchString(value) {
+		if value == "" || Placeholder.MatchString(value) {
 			continue
 		}
 		s.pairs, s.fixed = append(s.pairs, pair), append(s.fixed, value)

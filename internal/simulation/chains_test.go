@@ -192,10 +192,11 @@ func drawChains(d *dice) settings {
 
 var noVariables = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// newChainSender returns the sender that runs the chains. If the run has no chains, it returns the parameter next.
-func (p *process) newChainSender(next steps.Next) drain.Sender {
+// newChainSender returns the sender that runs the chains. If the run has no chains, it returns the
+// parameter single.
+func (p *process) newChainSender(single *steps.Sender) drain.Sender {
 	if !p.w.chains.isOn {
-		return next
+		return single
 	}
 	text := p.w.chains.settingsText()
 	file, err := parser.ParseBytes([]byte(text), 0)
@@ -214,7 +215,7 @@ func (p *process) newChainSender(next steps.Next) drain.Sender {
 		panic(err)
 	}
 	cfg := steps.Config{File: steps.NewFile(text, file.Docs, noVariables, os.Getenv), URL: "http://cms.test",
-		Timeout: p.w.timeout, Settle: p.w.settle, Messages: set, Next: next,
+		Timeout: p.w.timeout, Settle: p.w.settle, Messages: set,
 		Transport: signin.NewTransport(&chainWire{p.w.chainCMS, p}, p.signIn), Secrets: p.signIn.Secrets, Now: p.now}
 	for _, name := range []string{"article", "edit"} {
 		cfg.Contracts = append(cfg.Contracts, steps.Contract{Name: name, Path: "steps", Steps: recipe.Steps})

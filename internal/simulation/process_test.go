@@ -13,7 +13,6 @@ import (
 	tickets "weir/functions/process"
 	"weir/functions/sweep"
 	"weir/internal/audit"
-	"weir/internal/cms"
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/lease"
@@ -21,6 +20,7 @@ import (
 	"weir/internal/recur"
 	"weir/internal/replay"
 	"weir/internal/signin"
+	"weir/internal/steps"
 	"weir/internal/storage"
 	"weir/internal/storage/denial"
 	"weir/internal/storage/timelimit"
@@ -113,7 +113,8 @@ func (s *slot) startProcess() {
 	p.listening, p.deafen = context.WithCancel(context.Background())
 	p.polling, p.endPolls = context.WithCancel(p.listening)
 	p.signIn = p.newSignIn()
-	client, err := cms.New(cms.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout, Now: p.now,
+	single, err := steps.New(steps.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout,
+		Now:       p.now,
 		Transport: signin.NewTransport(w.cms.newTransport(p), p.signIn), Secrets: p.signIn.Secrets})
 	if err != nil {
 		panic(err) // cannot happen: the settings above are valid
@@ -124,7 +125,7 @@ func (s *slot) startProcess() {
 	p.bell = ticket.New(ticket.Config{Queue: timelimit.Queue(queuePort{w.account.Queue("tickets"), p}),
 		Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.newSource(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
-		Store: p.store, Leases: p.newLeases(), Sender: p.newChainSender(client), Tickets: p.bell, Lease: w.lease,
+		Store: p.store, Leases: p.newLeases(), Sender: p.newChainSender(single), Tickets: p.bell, Lease: w.lease,
 		Settle:   w.settle,
 		Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
 		Observer: p.decided, Backoff: w.backoff, Patience: w.patience,

@@ -14,6 +14,8 @@ import (
 type address struct {
 	base *url.URL // the setting "delivery.url"; nil = the text is a complete address
 	text *template
+
+	takesEmpty bool // the value of an expression can be empty
 }
 
 var completeAddress = regexp.MustCompile(`^https?://[^/?#{}]+(/|\?|$)`)
@@ -66,7 +68,7 @@ func (a *address) expandAddress(env map[string]any) (string, error) {
 			return text, nil
 		case err != nil:
 			return "", err
-		case strings.TrimSpace(text) == "":
+		case strings.TrimSpace(text) == "" && !a.takesEmpty:
 			return "", errEmptyPart
 		case strings.Contains(before, "?"):
 			return url.QueryEscape(text), nil

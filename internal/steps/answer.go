@@ -32,27 +32,19 @@ type answer struct {
 	problem map[part]string `expr:"-"` // by part: the reason why the part cannot be read
 }
 
-// readAnswer reads an answer. It keeps at most limit bytes of the body. If the body ends early, readAnswer returns both
-// the answer and the error.
-func readAnswer(resp *http.Response, limit int64) (*answer, error) {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
-	a := &answer{Status: resp.StatusCode, Headers: map[string]any{}, header: resp.Header, problem: map[part]string{}}
+// readBody reads the body of an answer. It keeps at most limit bytes. It reads "more" further bytes
+// to find out whether the body is longer; with 0, a cut is not noticed. If the body ends early,
+// readBody returns both the answer and the error.
+func readBody(resp *http.Response, limit, more int64) (*answer, error) {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+more))
+	a := &answer{Status: resp.StatusCode, header: resp.Header}
 	switch {
 	case err != nil:
 		a.isCut, a.cutBy = true, "the answer ended early"
 	case int64(len(body)) > limit:
 		body, a.isCut, a.cutBy = body[:limit], true, fmt.Sprintf("the answer has more than %d bytes", limit)
 	}
-	for name, values := range resp.Header {
-		if len(values) > 0 {
-			a.Headers[strings.ToLower(name)] = values[0]
-		}
-	}
-	a.raw, a.XML = body, func(string) any { return nil }
-	a.isPage = a.forJudge().IsErrorPage()
-	if a.Status/100 == 2 {
-		a.isPage = a.forJudge().IsForeignPage()
-	}
+	a.raw = body
 	return a, err
 }
 
@@ -70,8 +62,20 @@ type needs map[part]need
 
 func (n needs) addPart(p part, more need) { n[p] = max(n[p], more) }
 
-// parseParts parses the needed parts, and records the parts that cannot be read.
+// parseParts sets the parts that expressions and judgeAnswer read. It parses the needed ones, and
+// records those that cannot be read.
 func (a *answer) parseParts(n needs) {
+	a.Headers, a.problem, a.XML = map[string]any{}, map[part]string{}, func(string) any { return nil }
+	for name, values := range a.header {
+		if len(values) > 0 {
+			a.Headers[strings.ToLower(name)] = values[0]
+		}
+	}
+	a.isPage = a.forJudge().IsErrorPage()
+	if a.Status/100 == 2 {
+		a.isPage = a.forJudge().IsForeignPage()
+	}
+
 	if a.isCut {
 		for p := range n {
 			a.problem[p] = a.cutBy

@@ -16,7 +16,7 @@ import (
 
 // chain has the compiled steps of a contract.
 type chain struct {
-	contract   string
+	isSingle   bool              // the chain of the contracts without steps; see newSingle
 	keyPaths   contract.KeyPaths // the parts of the ordering key, in the message
 	steps      []*step
 	selections []contract.Selection // the values of the message that expressions read
@@ -33,10 +33,12 @@ func (c *chain) addSelection(s contract.Selection) {
 // step is one request of a chain or of a sign-in.
 type step struct {
 	name       string
+	label      string // begins the reasons of the step: its name with a colon
 	method     string
 	isSafe     bool // its request changes nothing in the CMS
 	isGraphQL  bool
 	address    *address
+	accept     string // the header Accept, unless the settings have another one
 	headers    []header
 	body       body
 	when       *expression   // nil = the step is always sent
@@ -91,8 +93,9 @@ var (
 )
 
 const (
-	defaultEvery = 2 * time.Second
-	defaultFor   = 30 * time.Second
+	acceptedTypes = "application/json, application/xml;q=0.9, */*;q=0.8"
+	defaultEvery  = 2 * time.Second
+	defaultFor    = 30 * time.Second
 )
 
 // compiler compiles the steps of one contract, or of a sign-in.
@@ -177,7 +180,8 @@ func (c *compiler) compileStep(n ast.Node, path, name string, s *scope) *step {
 	for _, p := range pairs {
 		settings[p.key] = p
 	}
-	st := &step{name: name, needs: needs{}, retryAfter: c.retryAfter}
+	st := &step{name: name, label: name + ": ", accept: acceptedTypes, needs: needs{},
+		retryAfter: c.retryAfter}
 	s.compiled = &st.expressions
 	c.refuseUnknown(pairs)
 	if !c.compileRequest(settings, st, s, placeOf(n, path)) {

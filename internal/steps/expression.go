@@ -16,6 +16,7 @@ import (
 	yaml "github.com/goccy/go-yaml/ast"
 
 	"weir/internal/contract"
+	"weir/internal/weir"
 )
 
 // expression is a compiled expression.
@@ -29,11 +30,16 @@ type expression struct {
 	readsRemembered bool         // the expression reads the remembered id
 	members         []memberPath // members of answers that the expression reads, and that each answer should have
 	readsText       bool         // the expression reads the own answer as text or XML
+
+	placeholder func(m *weir.Message) string // the value, without a program; nil = program has it
 }
 
 // evaluateExpression returns the value of an expression. If the expression reads an answer that is missing in a trial,
 // the value is a pendingValue.
 func (e *expression) evaluateExpression(env map[string]any) (any, error) {
+	if e.placeholder != nil {
+		return e.placeholder(env[placeholderName].(*weir.Message)), nil
+	}
 	if pending := e.findPending(env); pending != "" {
 		return pending, nil
 	}

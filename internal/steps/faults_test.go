@@ -390,14 +390,25 @@ func newFault(code, text string) string {
 		`</string></value></member></struct></value></fault></methodResponse>`
 }
 
-// TestSender_WithoutSteps checks that Config.Next sends the messages whose contract has no steps.
+// The message of a contract without steps is sent to delivery.url beside the steps of another contract.
 func TestSender_WithoutSteps(t *testing.T) {
 	t.Parallel()
-	s := newSender(t, articleWithSteps("      - get: /a\n"), &store{})
+	var got string
+	cms := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = r.Method + " " + r.URL.Path + " " + string(body)
+		w.WriteHeader(http.StatusUnprocessableEntity)
+	})
+	s := newSender(t, articleWithSteps("      - get: /a\n"), cms,
+		func(c *steps.Config) { c.Method = http.MethodPatch })
 	d := newDelivery("<a/>")
 	d.Message.Contract = "other"
-	if r := s.Send(t.Context(), d); r.Reason != "sent as a single request" {
-		t.Errorf("got %+v, want Reason \"sent as a single request\"", r)
+	r := s.Send(t.Context(), d)
+	if want := "PATCH / <a/>"; got != want {
+		t.Errorf("got the request %q, want %q", got, want)
+	}
+	if want := "422 Unprocessable Entity"; r.Reason != want || r.Steps != nil {
+		t.Errorf("got the reason %q and the steps %v, want %q and no steps", r.Reason, r.Steps, want)
 	}
 }
 

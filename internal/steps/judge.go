@@ -35,6 +35,9 @@ func (st *step) isExpected(status int) bool {
 // it makes the CMS unavailable, or the answer counts as a refusal. The document docs/recipes.md has the whole table.
 func (r *run) judgeAnswer(st *step, a *answer) verdict {
 	base := r.classifyStatus(st, a)
+	if r.chain.isSingle {
+		return r.judgeSingle(a, base)
+	}
 	expected := st.isExpected(a.Status)
 	if problem := st.findUnreadable(a); problem != "" && expected {
 		return r.judgeUnreadable(st, base, problem+a.quotePage())
@@ -88,9 +91,11 @@ func (r *run) judgeSuccess(st *step, a *answer, base weir.Result, env map[string
 
 // classifyStatus returns a result whose outcome follows from the answer's status and from the kind of its body.
 func (r *run) classifyStatus(st *step, a *answer) weir.Result {
-	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Hide: r.hide, ReadsBody: true, Reads: st.isSafe}
+	name := r.delivery.Message.Contract
+	rules := cms.Rules{Success: r.sender.cfg.SuccessRules[name], Means: r.sender.cfg.Answers[name], Hide: r.hide,
+		ReadsBody: !r.chain.isSingle, Reads: st.isSafe}
 	result := cms.Classify(a.forJudge(), rules, r.sender.cfg.Now())
-	result.Reason = st.name + ": " + result.Reason
+	result.Reason = st.label + result.Reason
 	if st.isSafe {
 		result.Unanswered = false
 	}
@@ -209,7 +214,7 @@ func actionOf(result weir.Result) action {
 // id. After a conflict (409) or a stale version (412), the chain starts again, to look the item up again. A
 // page of HTML shows none of this.
 func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
-	_, isDefined := r.sender.answers[r.chain.contract][a.Status]
+	_, isDefined := r.sender.cfg.Answers[r.delivery.Message.Contract][a.Status]
 	switch {
 	case isDefined:
 	case r.isGone(st, a) && !a.isPage:
@@ -338,6 +343,6 @@ func (r *run) applyAction(st *step, result weir.Result, do action, words string)
 // failStep decides about a step whose answer is good, but whose setting "until" or "remember" fails.
 func (r *run) failStep(st *step, outcome weir.Outcome, words string, a *answer) verdict {
 	result := r.classifyStatus(st, a)
-	result.Outcome, result.Refused, result.Reason = outcome, outcome == weir.OutcomeUnavailable, st.name+": "+words
+	result.Outcome, result.Refused, result.Reason = outcome, outcome == weir.OutcomeUnavailable, st.label+words
 	return verdict{result: result}
 }

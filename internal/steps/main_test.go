@@ -1,7 +1,6 @@
 package steps_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +11,6 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/parser"
 
-	"weir/internal/cms"
 	"weir/internal/contract"
 	"weir/internal/steps"
 	"weir/internal/weir"
@@ -37,17 +35,6 @@ type settings struct {
 
 var variable = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// refusing takes the place of the sender for messages without steps. It rejects each message.
-type refusing struct{}
-
-func (refusing) Send(context.Context, weir.Delivery) weir.Result {
-	return weir.Result{Outcome: weir.OutcomeRejected, Reason: "sent as a single request"}
-}
-
-func (refusing) Rehearse(context.Context, weir.Delivery, *cms.Rehearsal) weir.Result {
-	return weir.Result{Outcome: weir.OutcomeRejected, Reason: "rehearsed as a single request"}
-}
-
 // compileSteps compiles the steps of a settings file. The argument "text" is the content of the file. The CMS's address
 // is the argument "url" with the file's setting delivery.url appended.
 func compileSteps(t *testing.T, text, url string, change ...func(*steps.Config)) (*steps.Sender, error) {
@@ -70,7 +57,6 @@ func compileSteps(t *testing.T, text, url string, change ...func(*steps.Config))
 		Rules:      s.Delivery.On,
 		RetryAfter: s.Delivery.RetryAfter,
 		MaxAnswer:  s.Delivery.MaxAnswer,
-		Next:       refusing{},
 		Now:        time.Now,
 	}
 	var defs []contract.Definition

@@ -17,13 +17,9 @@ import (
 
 // Rehearse makes one attempt, and passes the requests to the rehearsal instead of to the CMS. If the rehearsal does not
 // answer a request, the attempt ends. Rehearse then gives the rehearsal an outline of each later step, but leaves out
-// steps whose condition is false. If the message's contract has no steps, Config.Next rehearses the attempt.
+// steps whose condition is false.
 func (s *Sender) Rehearse(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result {
-	ch := s.chains[d.Message.Contract]
-	if ch == nil {
-		return s.cfg.Next.Rehearse(ctx, d, rehearsal)
-	}
-	return s.sendChain(ctx, ch, d, rehearsal)
+	return s.sendChain(ctx, d, rehearsal)
 }
 
 // newClient returns the client for a step's request. In a rehearsal, replaced is the client's transport; otherwise
@@ -45,14 +41,14 @@ func (r *run) reportLeftOut(st *step) {
 
 // reportVerdict tells the rehearsal, if there is one, the decision about a step.
 func (r *run) reportVerdict(st *step, v verdict) {
-	if r.rehearsal == nil {
+	if r.rehearsal == nil || r.chain.isSingle {
 		return
 	}
 	do := v.do
 	if do == "" || do == actionForbid { // no rule chose the action: take the one that has the effect of the result
 		do = actionOf(v.result)
 	}
-	r.rehearsal.Judge(st.name, string(do), cms.SingleLine(r.hide(v.result.Reason)))
+	r.rehearsal.Judge(st.name, string(do), r.hideLine(v.result.Reason))
 }
 
 // sleep waits between two requests of a step. A rehearsal that sends no requests to a CMS does not wait. sleep reports
@@ -195,7 +191,7 @@ func (s *Sender) RehearseLookUp(ctx context.Context, d weir.Delivery, rehearsal 
 		}
 	}
 	v, _ := r.sendStep(st)
-	v.result.Reason = cms.SingleLine(r.hide(v.result.Reason))
+	v.result.Reason = r.hideLine(v.result.Reason)
 	return v.result
 }
 

@@ -14,12 +14,13 @@ type preparedRequest struct {
 	method, address string
 	content         []byte
 	contentType     string
+	accept          string
 	headers         http.Header
 }
 
 // prepareRequest evaluates the expressions of a step's request.
 func (st *step) prepareRequest(env map[string]any, m *weir.Message) (*preparedRequest, error) {
-	p := &preparedRequest{method: st.method}
+	p := &preparedRequest{method: st.method, accept: st.accept}
 	var err error
 	if p.address, err = st.address.expandAddress(env); err != nil {
 		return nil, fmt.Errorf("address: %w", err)
@@ -35,6 +36,9 @@ func (st *step) prepareRequest(env map[string]any, m *weir.Message) (*preparedRe
 
 // evaluateHeaders returns the headers with their values. A header whose value is nil is left out.
 func evaluateHeaders(headers []header, env map[string]any) (http.Header, error) {
+	if len(headers) == 0 {
+		return nil, nil
+	}
 	out := http.Header{}
 	for _, h := range headers {
 		value, err := h.value.evaluateLeaf(env)
@@ -68,7 +72,9 @@ func (p *preparedRequest) newRequest(ctx context.Context) (*http.Request, error)
 		return nil, err
 	}
 	req.GetBody = nil
-	req.Header.Set("Accept", "application/json, application/xml;q=0.9, */*;q=0.8")
+	if p.accept != "" {
+		req.Header.Set("Accept", p.accept)
+	}
 	if p.contentType != "" {
 		req.Header.Set("Content-Type", p.contentType)
 	}

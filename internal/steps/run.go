@@ -47,7 +47,7 @@ type run struct {
 	rehearsal *cms.Rehearsal
 	round     int // counts the runs of the chain in this attempt, from 1
 	env       map[string]any
-	budget    *work // of the expressions
+	budget    *work // of the expressions; nil = the chain has none
 	records   []weir.Step
 	last      weir.Result // result of the last answer in this run of the chain; delivered if no answer has come
 
@@ -117,8 +117,13 @@ func (r *run) endRestarts(result weir.Result) weir.Result {
 // startRound makes a new environment for one run of the chain. The environment has the message, but no answers of an
 // earlier run.
 func (r *run) startRound(values map[contract.Selection][]string) {
-	r.budget = newWork(r.limited, len(r.delivery.Message.Body))
 	r.env = map[string]any{}
+	if r.chain.isSingle {
+		r.env[placeholderName] = r.delivery.Message
+		return
+	}
+
+	r.budget = newWork(r.limited, len(r.delivery.Message.Body))
 	addWork(r.env, r.budget)
 	addFunctions(r.env, r.budget)
 	m := message{Message: r.delivery.Message, keyPaths: r.chain.keyPaths, values: values,
@@ -133,6 +138,9 @@ func (r *run) startRound(values map[contract.Selection][]string) {
 // extractValues returns the values of the message that expressions need. If the message cannot be read, extractValues
 // returns the attempt's result instead.
 func (r *run) extractValues() (map[contract.Selection][]string, *weir.Result) {
+	if r.chain.isSingle {
+		return nil, nil
+	}
 	m := r.delivery.Message
 	found, err := r.sender.cfg.Messages.Extract(r.limited, r.chain.extractor, m.ContentType, m.Body)
 	switch {
@@ -174,7 +182,10 @@ func (r *run) runSteps() verdict {
 // runStep sends a step's request. If the step has the setting "until", runStep sends the request repeatedly.
 func (r *run) runStep(st *step) verdict {
 	r.current = st
-	giveUpAt := r.sender.cfg.Now().Add(st.forTime)
+	var giveUpAt time.Time
+	if st.until != nil {
+		giveUpAt = r.sender.cfg.Now().Add(st.forTime)
+	}
 	for {
 		v, a := r.sendStep(st)
 		if v.do == actionDone || v.do == actionOK && st.until == nil {
@@ -218,7 +229,7 @@ func (r *run) stopAttempt(st *step) verdict {
 		return verdict{"", weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off"}}
 	}
 	return verdict{"", weir.Result{Outcome: weir.OutcomeRetry, Status: r.last.Status,
-		Reason: st.name + ": no time is left of the timeout of all steps"}}
+		Reason: st.label + "no time is left of the timeout of all steps"}}
 }
 
 // sendStep sends one request of a step, and returns the verdict and the answer. If there was no answer, or if Weir cut
@@ -250,13 +261,10 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 		return v, nil
 	}
 	defer resp.Body.Close()
-	r.addCredentials(conceal.CredentialSecrets(resp.Header))
-	a, err := readAnswer(resp, r.sender.cfg.MaxAnswer)
+	a, err := r.readAnswer(st, resp)
 	if err != nil && r.ctx.Err() != nil {
 		return verdict{"", weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off", Unanswered: !st.isSafe}}, nil
 	}
-	a.parseParts(st.needs)
-	r.addCredentials(firstSecrets(conceal.ValueSecrets(a.JSON)))
 	v := r.judgeAnswer(st, a)
 	switch {
 	case v.do == actionSignIn:
@@ -278,23 +286,43 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 	return v, a
 }
 
+// readAnswer reads the answer to a step, and learns its secrets.
+func (r *run) readAnswer(st *step, resp *http.Response) (*answer, error) {
+	r.addCredentials(conceal.CredentialSecrets(resp.Header)) // such as the cookie of a session
+	if r.chain.isSingle {
+		return readBody(resp, maxSingleAnswer, 0)
+	}
+	a, err := readBody(resp, r.sender.cfg.MaxAnswer, 1)
+	a.parseParts(st.needs)
+	r.addCredentials(firstSecrets(conceal.ValueSecrets(a.JSON)))
+	return a, err
+}
+
 // awaitSettled waits before a write until the CMS no longer works on an earlier write without a complete answer. It
 // returns false if the attempt ends first. A look-up does not wait, because it changes nothing.
 func (r *run) awaitSettled(st *step) bool {
+	if st.isSafe || r.busyUntil.IsZero() {
+		return true
+	}
 	left := r.busyUntil.Sub(r.sender.cfg.Now())
-	return st.isSafe || left <= 0 || r.sleep(left)
+	return left <= 0 || r.sleep(left)
 }
 
 // isBusy reports whether the CMS can still be working on a write of this attempt.
-func (r *run) isBusy() bool { return r.busyUntil.After(r.sender.cfg.Now()) }
+func (r *run) isBusy() bool {
+	return !r.busyUntil.IsZero() && r.busyUntil.After(r.sender.cfg.Now())
+}
 
 // recordStep adds a request to the attempt's records. A record has a reason only if the chain starts again after the
 // request. Otherwise the reason of the attempt's result is enough. If there are already maxRecords records, recordStep
 // drops one from the middle.
 func (r *run) recordStep(s weir.Step, v verdict) {
+	if r.chain.isSingle {
+		return
+	}
 	s.Duration = r.sender.cfg.Now().Sub(s.At)
 	if v.do == actionAgain || v.do == actionForget || v.do == actionSignIn {
-		s.Reason = cms.SingleLine(r.hide(v.result.Reason))
+		s.Reason = r.hideLine(v.result.Reason)
 		if len(s.Reason) > maxWords {
 			s.Reason = strings.ToValidUTF8(s.Reason[:maxWords], "") + "…" // redaction looks for this end of a cut text
 		}
@@ -313,7 +341,7 @@ func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error)
 	}
 	return func(ctx context.Context) (*http.Request, error) {
 		req, err := r.completeRequest(ctx, st, p)
-		if err == nil {
+		if err == nil && !r.chain.isSingle { // the settings have all secrets of a single request
 			r.addCredentials(conceal.RequestSecrets(req))
 			r.addCredentials(conceal.ContentSecrets(p.contentType, p.content))
 		}
@@ -331,12 +359,16 @@ func (r *run) completeRequest(ctx context.Context, st *step, p *preparedRequest)
 		req.Header.Set(name, value)
 	}
 	cms.SetMessageHeaders(req, r.delivery)
+	maps.Copy(req.Header, p.headers)
+	if r.chain.isSingle {
+		return req, nil
+	}
+
 	key := r.idempotencyKey(req, st)
 	req.Header.Del(idempotencyHeader)
 	// With the usual spelling of this header, net/http would take the request for repeatable, and could send a request
 	// without a body twice. So the name is in lower case.
 	req.Header[strings.ToLower(idempotencyHeader)] = []string{key}
-	maps.Copy(req.Header, p.headers)
 	return req, nil
 }
 
@@ -357,8 +389,11 @@ func firstSecrets(secrets []string) []string { return secrets[:min(len(secrets),
 
 // hide returns a text without the secrets that are known now, and without the redacted values of the message.
 func (r *run) hide(text string) string {
-	return r.delivery.HideValues(r.sender.secrets.Hide(cms.Shorten(text), r.credentials...))
+	return r.delivery.HideValues(r.sender.secrets.Hide(text, r.credentials...))
 }
+
+// hideLine returns a reason as one line, without what hide hides.
+func (r *run) hideLine(reason string) string { return cms.SingleLine(r.hide(cms.Shorten(reason))) }
 
 // idempotencyKey returns the Idempotency-Key of a step. Each attempt of a message sends the same keys. But each run of
 // the chain within an attempt has its own keys, because its requests can differ from the requests of an earlier run. If
@@ -388,7 +423,7 @@ func (r *run) failExchange(st *step, failure weir.Result) verdict {
 		}
 	}
 	if failure.Outcome != weir.OutcomeNone {
-		failure.Reason = st.name + ": " + failure.Reason
+		failure.Reason = st.label + r.hide(failure.Reason)
 	}
 	return verdict{"", failure}
 }
@@ -402,9 +437,9 @@ func (r *run) failValue(st *step, err error, isCondition bool) verdict {
 		return r.stopAttempt(st)
 	}
 	var value *valueError
-	result := weir.Result{Outcome: weir.OutcomeRetry, Reason: st.name + ": " + err.Error(), Status: r.last.Status}
+	result := weir.Result{Outcome: weir.OutcomeRetry, Reason: st.label + err.Error(), Status: r.last.Status}
 	if isCondition {
-		result.Reason = st.name + ": when: " + err.Error()
+		result.Reason = st.label + "when: " + err.Error()
 	}
 	if errors.As(err, &value) {
 		switch {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/cms"
 	"weir/internal/signin"
 	"weir/internal/steps"
 	"weir/internal/weir"
@@ -46,7 +45,7 @@ func newSenders(t *testing.T, handler http.HandlerFunc, keeper *signin.Keeper) m
 	t.Cleanup(server.Close)
 	plain := &http.Transport{}
 	t.Cleanup(plain.CloseIdleConnections)
-	single, err := cms.New(cms.Config{URL: server.URL, Method: "POST", Timeout: 10 * time.Second, Now: time.Now,
+	single, err := steps.New(steps.Config{URL: server.URL, Method: "POST", Timeout: 10 * time.Second, Now: time.Now,
 		Transport: transport(plain), Secrets: keeper.Secrets})
 	if err != nil {
 		t.Fatal(err)

@@ -11,10 +11,12 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -26,11 +28,10 @@ import (
 
 // Contract is a contract with steps.
 type Contract struct {
-	Name    string
-	Key     contract.KeyPaths
-	Path    string // setting that has the steps, such as contracts[0].steps
-	Steps   Source
-	Answers map[int]weir.Outcome // by HTTP status: the outcome that replaces the default one
+	Name  string
+	Key   contract.KeyPaths
+	Path  string // setting that has the steps, such as contracts[0].steps
+	Steps Source
 }
 
 // Messages reads values from the bodies of messages.
@@ -38,16 +39,11 @@ type Messages interface {
 	Extract(ctx context.Context, x *contract.Extractor, contentType string, body []byte) ([][]string, error)
 }
 
-// Next sends the messages whose contract has no steps.
-type Next interface {
-	Send(ctx context.Context, d weir.Delivery) weir.Result
-	Rehearse(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result
-}
-
 // Config has the settings of a Sender.
 type Config struct {
-	File       *File
-	URL        string            // base of the steps' addresses
+	File       *File             // nil = no contract has steps
+	URL        string            // base of the steps' addresses; address of single requests, see newSingle
+	Method     string            // of single requests
 	Headers    map[string]string // headers of all requests; a step's own headers replace them
 	Timeout    time.Duration     // limit for one attempt with all its steps
 	Settle     time.Duration     // how long the CMS can work on a write without a complete answer; 0 = defaultSettle
@@ -55,12 +51,15 @@ type Config struct {
 	Rules      Source            // rules for the answers of all steps; a step's own rules come first
 	RetryAfter string            // name of another header with a delay, beside Retry-After; empty = none
 	MaxAnswer  int64             // largest answer in bytes; 0 = 4 MiB
-	Contracts  []Contract
+	Contracts  []Contract        // those with steps
 	Messages   Messages
-	Next       Next
-	Transport  http.RoundTripper // sends the requests, and can add the credential of the sign-in; nil = no sign-in
-	Secrets    func() []string   // returns the current secrets of the sign-in; nil = none
-	Now        func() time.Time
+	// SuccessRules has, by contract without steps, the rule cms.Rules.Success; Answers has, by contract and HTTP
+	// status, the outcome that replaces the default one.
+	SuccessRules map[string]*regexp.Regexp
+	Answers      map[string]map[int]weir.Outcome
+	Transport    http.RoundTripper // sends the requests, and can add the credential of the sign-in; nil = no sign-in
+	Secrets      func() []string   // returns the current secrets of the sign-in; nil = none
+	Now          func() time.Time
 	// CanSignInAnew is true if another sign-in can return a different credential. Only then "do: signIn" is allowed in
 	// rules.
 	CanSignInAnew bool
@@ -74,21 +73,24 @@ const (
 // Sender makes attempts to write messages. It is safe for concurrent use.
 type Sender struct {
 	cfg     Config
-	chains  map[string]*chain
-	answers map[string]map[int]weir.Outcome
+	chains  map[string]*chain // by contract with steps
+	single  *chain            // of the contracts without steps
 	client  *http.Client
 	secrets *cms.Secrets
 }
 
 // New compiles the steps of all contracts. The error has a line for each mistake.
 func New(cfg Config) (*Sender, error) {
-	s := &Sender{cfg: cfg, chains: map[string]*chain{}, answers: map[string]map[int]weir.Outcome{}}
+	s := &Sender{cfg: cfg, chains: map[string]*chain{}, single: newSingle(cfg.Method, cfg.URL)}
 	base, err := url.Parse(cfg.URL)
 	switch {
 	case err != nil:
 		return nil, errors.New("steps: delivery.url cannot be read")
-	case strings.ContainsAny(cfg.URL, "{}"):
+	case len(cfg.Contracts) > 0 && strings.ContainsAny(cfg.URL, "{}"):
 		return nil, errors.New("steps: delivery.url has a placeholder; with steps write {{ key }} in their addresses")
+	}
+	if cfg.File == nil {
+		s.cfg.File = &File{}
 	}
 	if cfg.MaxAnswer == 0 {
 		s.cfg.MaxAnswer = defaultMaxAnswer
@@ -97,20 +99,20 @@ func New(cfg Config) (*Sender, error) {
 		s.cfg.Transport = cms.NewTransport(nil)
 	}
 	s.client = cms.NewHTTPClient(s.cfg.Transport)
-	shared := cfg.File.readLookUps(cfg.LookUps)
+	shared := s.cfg.File.readLookUps(cfg.LookUps)
 	for _, con := range cfg.Contracts {
-		ch := &chain{contract: con.Name, keyPaths: con.Key}
+		ch := &chain{keyPaths: con.Key}
 		c := &compiler{file: cfg.File, chain: ch, base: base, common: cfg.Rules, retryAfter: cfg.RetryAfter,
 			timeout: cfg.Timeout, lookUps: shared, canSignInAnew: cfg.CanSignInAnew}
 		ch.steps = c.compileSteps(con.Steps.node, con.Path)
 		if ch.extractor, err = contract.NewExtractor(ch.selections); err != nil {
 			return nil, err // this cannot happen, because each selection was checked
 		}
-		s.chains[con.Name], s.answers[con.Name] = ch, con.Answers
+		s.chains[con.Name] = ch
 	}
 	shared.checkUses()
 	s.secrets = cms.NewSecrets(base, cfg.Headers, s.currentSecrets)
-	return s, cfg.File.joinMistakes()
+	return s, s.cfg.File.joinMistakes()
 }
 
 // joinMistakes returns the recorded mistakes as one error, and clears the record. Without mistakes, the error is nil.
@@ -131,25 +133,23 @@ func (s *Sender) currentSecrets() []string {
 	return secrets
 }
 
-// Send makes one attempt: it runs the steps of the message's contract. If the contract has no steps, Config.Next makes
-// the attempt.
+// Send makes one attempt: it runs the steps of the message's contract, or sends the single request.
 func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
-	ch := s.chains[d.Message.Contract]
-	if ch == nil {
-		return s.cfg.Next.Send(ctx, d)
-	}
-	return s.sendChain(ctx, ch, d, nil)
+	return s.sendChain(ctx, d, nil)
 }
 
-// sendChain makes one attempt of a chain. If rehearsal is nil, the CMS gets the requests.
-func (s *Sender) sendChain(ctx context.Context, ch *chain, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result {
+// sendChain makes one attempt. If rehearsal is nil, the CMS gets the requests.
+func (s *Sender) sendChain(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result {
+	ch := cmp.Or(s.chains[d.Message.Contract], s.single)
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	started := s.cfg.Now()
 	r := &run{sender: s, chain: ch, ctx: ctx, limited: limited, delivery: d,
 		rehearsal: rehearsal, rememberedID: d.RememberedID}
 	result := r.runAttempt()
-	result.Reason = cms.SingleLine(r.hide(result.Reason))
+	if !ch.isSingle { // the reasons of expressions have no other place at which secrets are hidden
+		result.Reason = r.hideLine(result.Reason)
+	}
 	result.Unanswered = result.Unanswered || r.isBusy()
 	result.RememberedID, result.IsForgotten = r.learnedID, r.isForgotten
 	result.StartedAt, result.Duration, result.Steps = started, s.cfg.Now().Sub(started), r.records

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/cms"
 	"weir/internal/signin"
 	"weir/internal/steps"
 	"weir/internal/weir"
@@ -100,14 +99,14 @@ func (s *tableSender) send(t *testing.T, transport http.RoundTripper) weir.Resul
 }
 
 // sendSingle makes an attempt by a single request.
-func sendSingle(t *testing.T, transport http.RoundTripper, change ...func(*cms.Config)) weir.Result {
+func sendSingle(t *testing.T, transport http.RoundTripper, change ...func(*steps.Config)) weir.Result {
 	t.Helper()
-	cfg := cms.Config{URL: "http://cms.example/{key}", Method: http.MethodPut, Timeout: time.Second, Now: time.Now,
+	cfg := steps.Config{URL: "http://cms.example/{key}", Method: http.MethodPut, Timeout: time.Second, Now: time.Now,
 		Transport: transport}
 	for _, f := range change {
 		f(&cfg)
 	}
-	client, err := cms.New(cfg)
+	client, err := steps.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +227,7 @@ type otherAnswer struct {
 	reading, writing []string // steps; each must have the verdict of its column
 	single           bool     // the row has a verdict for a single request
 	answers          []answerOf
-	change           func(*cms.Config)
+	change           func(*steps.Config)
 }
 
 func graphQLAnswer(errors ...string) answerOf {
@@ -268,7 +267,7 @@ var otherAnswers = map[string]otherAnswer{
 		reading: []string{"get: /a, success: json.a == 2", "get: /a, success: json.a.b.c == 2"},
 		writing: []string{"put: /a, success: json.a == 2", "put: /a, success: json.a.b.c == 2"},
 		single:  true, answers: []answerOf{newAnswer(200, "application/json", `{"a":1}`)},
-		change: func(c *cms.Config) {
+		change: func(c *steps.Config) {
 			c.SuccessRules = map[string]*regexp.Regexp{"article": regexp.MustCompile(`"a":2`)}
 		},
 	},
@@ -379,7 +378,7 @@ func TestTableOfAnswers_Others(t *testing.T) {
 			for _, step := range c.writing {
 				check(step, row[2], sendSteps(t, "      - { "+step+" }\n", answer))
 			}
-			var change []func(*cms.Config)
+			var change []func(*steps.Config)
 			if c.change != nil {
 				change = append(change, c.change)
 			}

@@ -143,6 +143,9 @@ func (t *template) evaluateText(env map[string]any) (string, error) {
 // argument of change is all literal text of the template in front of the expression.
 func (t *template) joinParts(env map[string]any, change func(before string, value any) (string, error)) (string,
 	error) {
+	if len(t.parts) == 1 && t.parts[0].expression == nil {
+		return t.parts[0].literal, nil
+	}
 	var b, literals strings.Builder
 	for _, p := range t.parts {
 		if p.expression == nil {

@@ -51,7 +51,11 @@ func newWork(ctx context.Context, size int) *work {
 }
 
 // renew begins the budget of the next request.
-func (w *work) renew() { w.left, w.toClock, w.failed = mostWork+workPerByte*w.size, clockWork, nil }
+func (w *work) renew() {
+	if w != nil {
+		w.left, w.toClock, w.failed = mostWork+workPerByte*w.size, clockWork, nil
+	}
+}
 
 // spend takes units from the budget. If none are left, or if the attempt has ended, spend panics; the interpreter turns
 // the panic into its error.

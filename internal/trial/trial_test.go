@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/cms"
+	"weir/internal/steps"
 	"weir/internal/trial"
 	"weir/internal/weir"
 )
@@ -18,7 +19,7 @@ import (
 // If live is nil, the runner sends no request.
 func newRunner(t *testing.T, live http.RoundTripper) *trial.Runner {
 	t.Helper()
-	client, err := cms.New(cms.Config{
+	client, err := steps.New(steps.Config{
 		URL:     "https://weir:word-of-url@cms.example/a/{key}?code=abc&of={id}",
 		Method:  "PUT",
 		Headers: map[string]string{"X-Api-Key": "abc", "X-Other": "not-shown"}, Timeout: time.Second, Now: time.Now})
@@ -168,7 +169,8 @@ func TestFormatAnswers(t *testing.T) {
 // A trial hides credentials by the names of headers and parameters, also if the settings do not know them.
 func TestRunner_HidesCredentialsByName(t *testing.T) {
 	t.Parallel()
-	client, err := cms.New(cms.Config{URL: "https://weir:word-of-url@cms.example/a?Co%64e=key-of-host&v=1", Method: "PUT",
+	client, err := steps.New(steps.Config{Method: "PUT",
+		URL: "https://weir:word-of-url@cms.example/a?Co%64e=key-of-host&v=1",
 		Headers: map[string]string{"Cookie": "sid=abc", "Proxy-Authorization": "abc", "X-Session-Token": "abc",
 			"X-Author": "shown"}, Timeout: time.Second, Now: time.Now})
 	if err != nil {
