@@ -23,6 +23,9 @@ type siteAPI struct {
 	// rejected returns a message that the contract accepts and the CMS does not.
 	rejected    func(slug string) string
 	hasCapitals bool // each slug begins with a capital letter
+	// losesUpdates is true if the CMS reads an item, changes some fields and saves all of them, without a lock. Then
+	// an edit by another program can bring back the version that it has read.
+	losesUpdates bool
 }
 
 // byMethodAt recognizes requests by their method and a part of their path.
@@ -42,7 +45,7 @@ var sites = map[string]siteAPI{
 	"mediawiki": {cmsAPI: cmsAPI{recipe: "mediawiki", isCreate: byCall("createonly=1"), isUpdate: byCall("nocreate=1"),
 		article: realcms.PageOf}, rejected: inOtherNamespace, hasCapitals: true},
 	"payload": {cmsAPI: cmsAPI{recipe: "payload", isCreate: byMethodAt(http.MethodPost, "/articles"),
-		isUpdate: byMethodAt(http.MethodPatch, "/articles")}, rejected: withLongTitle},
+		isUpdate: byMethodAt(http.MethodPatch, "/articles")}, rejected: withLongTitle, losesUpdates: true},
 	"strapi-locales": {cmsAPI: cmsAPI{recipe: "strapi-locales", isCreate: byMethod(http.MethodPost),
 		isUpdate: byMethod(http.MethodPut), article: realcms.LocalizedArticleOf}, rejected: withLongLocalizedTitle},
 	"strapi-mariadb": {cmsAPI: cmsAPI{recipe: "strapi", isCreate: byMethod(http.MethodPost),
@@ -470,5 +473,21 @@ func testOtherWriter(t *testing.T, s siteTest) {
 	if edits.Load() == 0 {
 		t.Errorf("the other program made no edit: %v", last.Load())
 	}
+
+	if s.api.losesUpdates {
+		w.postNextVersion()
+		w.awaitFinal(settleLimit, nil)
+	}
 	w.checkPosts()
+}
+
+// postNextVersion posts one more version of each slug.
+func (w *cmsRun) postNextVersion() {
+	w.t.Helper()
+	w.race.Versions++
+	for n := range w.race.Slugs {
+		if err := w.postUntilAccepted(w.t.Context(), w.race.Slug(n), w.race.Versions); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 }
