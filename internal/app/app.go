@@ -32,6 +32,7 @@ type App struct {
 	sender      *steps.Sender     // makes the attempts of messages and of trials; nil = wrong settings
 	keeper      *signin.Keeper    // nil = the settings have no sign-in to the CMS
 	account     account           // nil = its settings are wrong or missing
+	broken      chan error        // gets an error if the account cannot be used any more
 	calendar    *calendar.Calendar
 	instruments *instruments
 	instance    string       // the platform's id of this instance; "" = not on a platform
@@ -43,10 +44,26 @@ type App struct {
 	running atomic.Pointer[running] // nil until storage is open
 }
 
-// New returns the App of the settings in the environment and weir.yaml. The error has a line for each problem.
+// New returns the App of the settings in the environment and weir.yaml. The error has a line for
+// each problem. After an error, nothing has to be closed.
 func New(env func(string) string, log *slog.Logger) (*App, error) {
-	a, found := prepareApp(env, log)
-	return a, errors.Join(found.settings, found.contracts, found.storage, found.cms)
+	return newWith(env, log, appOptions{program: "weir"})
+}
+
+func newWith(env func(string) string, log *slog.Logger, o appOptions) (*App, error) {
+	a, found := prepareAppWith(env, log, o)
+	err := errors.Join(found.settings, found.contracts, found.storage, found.cms)
+	if err != nil {
+		a.closeAccount()
+	}
+	return a, err
+}
+
+// appOptions has what differs between the Apps of one process.
+type appOptions struct {
+	program       string // name of the program, for processes that want the same folder
+	withoutSignIn bool   // no sign-in to the CMS: for trials that send no request to the CMS
+	isServer      bool   // the process must have the folder alone, and makes it if it is missing
 }
 
 // problems has the errors of the settings, with a field for each part of the App; nil = the part has no error.
@@ -58,14 +75,13 @@ func (p problems) isNone() bool { return errors.Join(p.settings, p.contracts, p.
 // prepareApp makes those parts of an App whose settings are valid, so that `weir check` can report the problems of all
 // parts.
 func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
-	return prepareAppWith(env, log, false)
+	return prepareAppWith(env, log, appOptions{program: "weir"})
 }
 
-// prepareAppWith is prepareApp with an option. If withoutSignIn is true, the App has no sign-in to the CMS, and is only
-// for trials that send no request to the CMS.
-func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn bool) (*App, problems) {
+// prepareAppWith is prepareApp with options.
+func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*App, problems) {
 	settings, err := loadSettings(env)
-	a := &App{settings: settings, log: log, budgets: currentBudgets(), instance: env("WEBSITE_INSTANCE_ID"),
+	a := &App{settings: settings, log: log, broken: make(chan error, 1), budgets: currentBudgets(), instance: env("WEBSITE_INSTANCE_ID"),
 		signIn: readSignIn(env), fixedSecrets: settings.fixedSecrets(env)}
 	a.calendar, _ = calendar.New(settings.Calendar) // loadSettings has already returned this error
 	storageCalls := &azure.Counter{}
@@ -76,11 +92,11 @@ func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn boo
 			contract.Limits{MaxBody: int64(settings.MaxBody), Memory: a.budgets.parse})
 		found.contracts = settings.addPositions(found.contracts)
 	}
-	if settings.Storage != "" || !settings.Identity.IsZero() {
-		found.storage = a.openAccount(storageCalls)
+	if settings.Storage != "" || !settings.Identity.IsZero() || settings.Data != "" {
+		found.storage = a.openAccount(storageCalls, o)
 	}
 	if settings.Delivery.URL != "" {
-		found.cms = settings.addPositions(a.openCMS(withoutSignIn))
+		found.cms = settings.addPositions(a.openCMS(o.withoutSignIn))
 	}
 	if a.transport != nil && (a.contracts != nil || found.contracts != nil) {
 		sender, err := a.compileSender()
@@ -92,25 +108,13 @@ func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn boo
 	return a, found
 }
 
-// openAccount opens the storage account of the settings. It sends no request.
-func (a *App) openAccount(calls *azure.Counter) error {
-	s := &a.settings
-	opened, err := azure.Open(azure.Config{ConnectionString: string(s.Storage), Identity: s.Identity,
-		Prefix: s.Prefix, HasFiles: s.Intake.Files != nil, Counter: calls})
-	if err != nil {
-		return err // a.account stays nil: an interface with a nil pointer would not be nil
-	}
-
-	a.account = opened
-	return nil
-}
-
 // NewForCommand returns the App of a command. The App logs to the handler "local". The caller must call Close.
 func NewForCommand(ctx context.Context, env func(string) string, local slog.Handler) (*App, error) {
 	setGCPercent(env)
 	limitMemory(env, os.DirFS("/"))
 	export := telemetry.Open(ctx, env, telemetryBuild(), local)
-	a, err := New(env, slog.New(export.Log(local)))
+	a, err := newWith(env, slog.New(export.Log(local)),
+		appOptions{program: "a command of weir"})
 	if err != nil {
 		flushExport(ctx, export)
 		return nil, err
@@ -119,8 +123,11 @@ func NewForCommand(ctx context.Context, env func(string) string, local slog.Hand
 	return a, nil
 }
 
-// Close sends the last spans, metrics and log records.
-func (a *App) Close(ctx context.Context) { flushExport(ctx, a.instruments.export) }
+// Close ends the use of storage, and sends the last spans, metrics and log records.
+func (a *App) Close(ctx context.Context) {
+	a.closeAccount()
+	flushExport(ctx, a.instruments.export)
+}
 
 // PollConfig returns the settings of the command `weir poll`.
 func (a *App) PollConfig() poll.Config { return a.settings.pollConfig() }

@@ -34,6 +34,10 @@ func Consume(ctx context.Context, p Process) error {
 	if err == nil && a.settings.Intake.RabbitMQ == nil {
 		err = errors.New("weir.yaml has no intake.rabbitmq: the broker and the queues to consume")
 	}
+	if err == nil && a.settings.Data != "" {
+		a.closeAccount()
+		err = errors.New("weir serve takes the messages of its folder itself: leave out " + DataVariable)
+	}
 	if err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			log.Error("consume: wrong setting", "err", line)

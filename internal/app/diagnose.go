@@ -44,10 +44,9 @@ type diagnosis struct{ *App }
 // request of a step that only reads. If a look-up needs values of a message, Diagnose takes the values from the
 // samples.
 func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []Finding {
-	a, found := prepareApp(env, slog.New(slog.DiscardHandler))
-	if a.account != nil {
-		defer a.account.Close()
-	}
+	a, found := prepareAppWith(env, slog.New(slog.DiscardHandler),
+		appOptions{program: "weir check"})
+	defer a.closeAccount()
 	d, file := diagnosis{a}, filepath.Base(configPath(env))
 	var ofStorage error
 	ofStorage, found.settings = splitStorageProblems(found.settings)
@@ -65,7 +64,9 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 	if found.settings == nil && len(a.settings.Upstreams) > 0 {
 		findings = append(findings, d.diagnoseUpstreams())
 	}
-	findings = append(findings, d.diagnoseHost(env), diagnoseHostWatch(os.DirFS("/proc"), os.Getppid()))
+	if a.settings.Data == "" { // no host runs on a folder
+		findings = append(findings, d.diagnoseHost(env), diagnoseHostWatch(os.DirFS("/proc"), os.Getppid()))
+	}
 	findings = append(findings, d.diagnoseStorage(ctx, cmp.Or(found.storage, ofStorage))...)
 	ofCMS := d.diagnoseCMS(ctx, found.cms, file)
 	findings = append(findings, ofCMS)
@@ -170,6 +171,12 @@ const (
 )
 
 func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
+	if errors.Is(wrong, errNoStore) {
+		return []Finding{{Name: "storage", Detail: d.settings.Data + ": " + notThereYet}}
+	}
+	if d.account == nil && d.settings.Data != "" {
+		return []Finding{{Name: "storage", Wrong: wrong, Todo: "see docs/without-azure.md"}}
+	}
 	if d.account == nil {
 		return []Finding{{Name: "storage", Wrong: cmp.Or(wrong, errors.New("no account is named")),
 			Todo: "set AzureWebJobsStorage (or AzureWebJobsStorage__accountName), " +

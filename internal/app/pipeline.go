@@ -9,7 +9,7 @@ import (
 	"weir/internal/notify"
 	"weir/internal/recur"
 	"weir/internal/redact"
-	"weir/internal/storage"
+	"weir/internal/storage/embedded"
 	"weir/internal/ticket"
 	"weir/internal/weir"
 )
@@ -25,6 +25,7 @@ import (
 type pipeline struct {
 	store     *lane.Store
 	tickets   *ticket.Sender
+	bell      *bell // rings the tickets of a folder
 	notifier  *notify.Sender
 	drainer   *drain.Drainer
 	waker     laneWaker
@@ -42,10 +43,16 @@ type pipelineConfig struct {
 
 // newPipeline connects the parts of a pipeline, and starts the notifier.
 func newPipeline(ctx context.Context, a *App, store *lane.Store, cfg pipelineConfig) *pipeline {
-	p := &pipeline{store: store, tickets: a.newTickets(store), notifier: a.startNotifier(ctx, store)}
+	queue, rings := a.ticketQueue(), &bell{log: a.log}
+	if a.ownsFolder() {
+		queue = rings
+	}
+	p := &pipeline{store: store, tickets: ticket.New(a.ticketConfig(store, queue)), bell: rings,
+		notifier: a.startNotifier(ctx, store)}
 	drainCfg := a.drainConfig(store, p.tickets)
 	drainCfg.Sender, drainCfg.NotAfter, drainCfg.Hosted = cfg.sender, cfg.notAfter, cfg.isHosted
 	p.drainer = drain.New(drainCfg)
+	p.bell.connect(p.answerRing)
 	p.waker = laneWaker{p.drainer, p.tickets, cfg.ticketsOnly}
 	p.appender = newAppender(a, store, p.waker)
 	p.schedules = a.newSchedules(p)
@@ -65,10 +72,37 @@ func newAppender(a *App, store *lane.Store, waker laneWaker) *lane.Appender {
 }
 
 func (a *App) newTickets(store *lane.Store) *ticket.Sender {
-	return ticket.New(a.ticketConfig(store, a.account.Tickets()))
+	return ticket.New(a.ticketConfig(store, a.ticketQueue()))
 }
 
-func (a *App) ticketConfig(store *lane.Store, queue storage.Queue) ticket.Config {
+// ticketQueue returns the queue of tickets. If this process has the folder, and is no server, its
+// tickets have no effect: no other process could receive them.
+func (a *App) ticketQueue() ticket.Queue {
+	if a.ownsFolder() {
+		return &bell{log: a.log}
+	}
+	return a.account.Tickets()
+}
+
+// ownsFolder reports whether this process has the folder that stores everything.
+func (a *App) ownsFolder() bool {
+	f, isFolder := a.account.(folderAccount)
+	return isFolder && f.Owner() == embedded.Owner{}
+}
+
+// answerRing wakes the lane of a ticket that rings in this process, or all lanes.
+func (p *pipeline) answerRing(number int) {
+	p.tickets.MarkReceived(number)
+	first, last := number, number
+	if number == ticket.AllLanes {
+		first, last = 0, p.store.Lanes-1
+	}
+	for n := first; n <= last; n++ {
+		p.drainer.Wake(n)
+	}
+}
+
+func (a *App) ticketConfig(store *lane.Store, queue ticket.Queue) ticket.Config {
 	delay := a.settings.TicketDelay
 	cfg := ticket.Config{Queue: queue, Epoch: store.Epoch, MinDelay: time.Duration(delay.Min),
 		MaxDelay: time.Duration(delay.Max), NoDelay: delay.Max == 0, Now: time.Now, Log: a.log}

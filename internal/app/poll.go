@@ -44,6 +44,7 @@ type pollDrainer struct {
 func (d pollDrainer) Close(ctx context.Context) error {
 	err := errors.Join(d.pipeline.schedules.Close(ctx), d.Drainer.Close(ctx))
 	d.pipeline.tickets.Wait(ctx)
+	d.pipeline.bell.close()
 	return errors.Join(err, closeNotifier(ctx, d.pipeline.notifier))
 }
 

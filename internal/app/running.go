@@ -188,6 +188,7 @@ func (r *running) closeBackground(ctx context.Context) error {
 func (r *running) closeRecords(ctx context.Context) error {
 	err := errors.Join(r.notifier.Close(ctx), r.history.Close(ctx), r.upstreams.ReturnReserved(ctx))
 	r.tickets.Wait(ctx)
+	r.bell.close()
 	return err
 }
 

@@ -86,11 +86,13 @@ func (e *RestartError) Unwrap() error { return e.Err }
 //   - The number of lanes was changed.
 //   - The table was removed or replaced.
 //   - The host began to stop, so the process handed its lanes over, but the host did not end.
+//   - The store in the folder cannot be used any more.
 //
 // The errors of lane.IsOtherLanes are not such a case: the settings have other lanes than storage. The next
 // process would find the same numbers, so the host must count a failure.
 func needsRestart(err error) bool {
-	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrReplaced) || errors.Is(err, errHostStays)
+	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrReplaced) || errors.Is(err, errHostStays) ||
+		errors.Is(err, errBroken)
 }
 
 // setGCPercent makes garbage collections rarer, unless GOGC is set. The live heap has only a few megabytes. With Go's

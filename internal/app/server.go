@@ -67,6 +67,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	case err = <-served:
 	case err = <-s.fatal:
+	case err = <-s.broken:
 	}
 	stopOpening()
 	return errors.Join(err, s.stop(ctx, server))

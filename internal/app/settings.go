@@ -30,6 +30,7 @@ type Settings struct {
 	Storage  secret         `yaml:"-"` // AzureWebJobsStorage
 	Identity azure.Identity `yaml:"-"` // used if Storage is empty
 	Prefix   string         `yaml:"-"` // WEIR_PREFIX
+	Data     string         `yaml:"-"` // WEIR_DATA: a folder in place of the storage account; "" = none
 
 	Lanes          int                `yaml:"lanes"`
 	Fold           foldSettings       `yaml:"fold"`

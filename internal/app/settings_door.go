@@ -39,11 +39,15 @@ func (s *Settings) readKeys(env func(string) string) {
 	}
 }
 
-// checkDoor returns the problems of keys and tls.
+// checkDoor returns the problems of the settings of weir serve.
 func (s *Settings) checkDoor() []error {
 	_, problems := door.ParseKeys(s.Keys)
 	if (s.TLS.Certificate == "") != (s.TLS.Key == "") {
 		problems = append(problems, errors.New("tls needs both files: certificate and key"))
+	}
+	if s.Data != "" && s.Intake.Files != nil {
+		problems = append(problems, errors.New("intake.files needs a storage account: other systems cannot put files "+
+			"into a folder of Weir; post them, or run weir serve --storage azure"))
 	}
 	return problems
 }

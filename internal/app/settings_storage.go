@@ -41,8 +41,16 @@ func splitStorageProblems(err error) (ofStorage, others error) {
 	return nil, err
 }
 
-// readStorage reads the connection string or the identity of the storage account.
+// DataVariable names the folder that stores everything, in place of a storage account. Under a
+// Functions host it has no effect, because several instances share the storage.
+const DataVariable = "WEIR_DATA"
+
+// readStorage reads the folder, or the connection string or the identity of the storage account.
 func (s *Settings) readStorage(env func(string) string) error {
+	if s.Data = env(DataVariable); s.Data != "" && !IsHosted(env) {
+		return nil
+	}
+	s.Data = ""
 	s.Storage = secret(env(storageName))
 	i := azure.Identity{Account: env(accountName), BlobURL: env(storageName + "__blobServiceUri"),
 		QueueURL: env(storageName + "__queueServiceUri"), TableURL: env(storageName + "__tableServiceUri")}

@@ -46,17 +46,20 @@ func ServeAlone(ctx context.Context, p Process, o StandaloneOptions) error {
 	defer flushExport(ctx, export)
 	log := slog.New(export.Log(local))
 
-	a, err := New(p.Env, log)
+	a, err := newWith(p.Env, log, appOptions{program: "weir serve", isServer: true})
 	alone := (*standalone)(nil)
 	if err == nil {
-		alone, err = a.newStandalone(o)
+		if alone, err = a.newStandalone(o); err != nil {
+			a.closeAccount()
+		}
 	}
 	if err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
-			log.Error("serve: wrong setting", "err", line)
+			log.Error("serve: not started", "err", line)
 		}
 		return err
 	}
+	defer a.closeAccount()
 	level.Set(slog.Level(a.settings.Log.Level))
 	a.startExport(ctx, export)
 	return a.serveAlone(ctx, alone, o, p.StartedAt)

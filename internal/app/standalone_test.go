@@ -3,6 +3,8 @@ package app
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +54,7 @@ func TestStandalone_EachAddressNeedsItsKey(t *testing.T) {
 		switch {
 		case slices.Contains(triggers, one.path):
 			want = http.StatusNotFound
-		case !door.NeedsKey(one.function):
+		case slices.Contains(door.Public, one.function):
 			continue
 		case one.function != "view":
 			key = wrong
@@ -72,10 +74,8 @@ func TestStandalone_EachAddressNeedsItsKey(t *testing.T) {
 	if checked < 40 {
 		t.Errorf("got %d addresses, want 40 at least", checked)
 	}
-	for _, path := range []string{"/api/health", "/api/openapi.yaml"} {
-		if got := requestAlone(h, http.MethodGet, path, ""); got == http.StatusUnauthorized {
-			t.Errorf("%s needs a key, want none", path)
-		}
+	if got := requestAlone(h, http.MethodGet, "/api/health", ""); got == http.StatusUnauthorized {
+		t.Error("the health needs a key, want none")
 	}
 	for path, want := range map[string]int{"/": http.StatusSeeOther,
 		dashboard.Base + "/assets/app.css": http.StatusOK, dashboard.Base + "/sign-in": http.StatusOK} {
@@ -85,19 +85,33 @@ func TestStandalone_EachAddressNeedsItsKey(t *testing.T) {
 	}
 }
 
-// The names of the functions that keys can open are those of the routes.
-func TestStandalone_KnowsAllFunctions(t *testing.T) {
+// The functions that need a key, and those that need none, are the same as under a host: function.json
+// has the level of each.
+func TestStandalone_NeedsTheKeysOfAHost(t *testing.T) {
 	t.Parallel()
-	var served []string
-	for _, one := range newTestRunning(t).listRoutes() {
-		if strings.HasPrefix(one.path, "/api/") && door.NeedsKey(one.function) {
-			served = append(served, one.function)
+	names, err := filepath.Glob("../../functions/*/function.json")
+	if err != nil || len(names) < 10 {
+		t.Fatalf("got %d functions and the error %v", len(names), err)
+	}
+	var keyed, public []string
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		function := filepath.Base(filepath.Dir(name))
+		switch {
+		case strings.Contains(string(text), `"authLevel": "function"`):
+			keyed = append(keyed, function)
+		case strings.Contains(string(text), `"authLevel": "anonymous"`):
+			public = append(public, function)
 		}
 	}
-	slices.Sort(served)
-	known := slices.Sorted(slices.Values(door.Functions))
-	if served = slices.Compact(served); !slices.Equal(served, known) {
-		t.Errorf("got routes of the functions %q, want those of door.Functions %q", served, known)
+	if known := slices.Sorted(slices.Values(door.Functions)); !slices.Equal(keyed, known) {
+		t.Errorf("got %q as functions with keys in function.json, want those of door.Functions %q", keyed, known)
+	}
+	if !slices.Equal(public, door.Public) {
+		t.Errorf("got %q as functions without keys in function.json, want those of door.Public %q", public, door.Public)
 	}
 }
 
@@ -135,5 +149,22 @@ func TestLoadSettings_WrongDoor(t *testing.T) {
 	}
 	if _, err := loadSettings(newEnvironment(t, minimal, "WEIR_KEY_VIEW", "x")); err == nil {
 		t.Error("got no error for a wrong variable WEIR_KEY_VIEW")
+	}
+}
+
+// A folder takes the place of the storage account, except under a host, whose instances share it.
+func TestLoadSettings_Folder(t *testing.T) {
+	t.Parallel()
+	alone := newEnvironment(t, minimal, DataVariable, "/data", storageName, "")
+	if s, err := loadSettings(alone); err != nil || s.Data != "/data" {
+		t.Errorf("got the folder %q and the error %v, want /data", s.Data, err)
+	}
+	hosted := newEnvironment(t, minimal, DataVariable, "/data", hostPortName, "1", "WEIR_PREFIX", "weir")
+	if s, err := loadSettings(hosted); err != nil || s.Data != "" || s.Storage == "" {
+		t.Errorf("got the folder %q and the error %v, want the account under a host", s.Data, err)
+	}
+	files := newEnvironment(t, minimal+"intake: { files: {} }\n", DataVariable, "/data")
+	if _, err := loadSettings(files); err == nil || !strings.Contains(err.Error(), "intake.files") {
+		t.Errorf("got the error %v, want one about intake.files", err)
 	}
 }

@@ -134,13 +134,14 @@ func prepareForTrials(env func(string) string, withoutSignIn bool) (*App, proble
 			return ""
 		case "AzureWebJobsStorage":
 			return "UseDevelopmentStorage=true" // a valid value; no request goes to this account
+		case DataVariable:
+			return "" // another process may have the folder open
 		}
 		return env(name)
 	}
-	a, found := prepareAppWith(local, slog.New(slog.DiscardHandler), withoutSignIn)
-	if a.account != nil {
-		a.account.Close()
-	}
+	a, found := prepareAppWith(local, slog.New(slog.DiscardHandler),
+		appOptions{withoutSignIn: withoutSignIn})
+	a.closeAccount()
 	return a, found
 }
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"weir/functions/poison"
 	"weir/functions/process"
@@ -9,6 +10,10 @@ import (
 	"weir/internal/invoke"
 	"weir/internal/trigger"
 )
+
+// folderPause is the longest pause between two looks at a queue of a folder. A look costs nothing,
+// and other processes of this machine, such as weir consume, rely on it.
+const folderPause = time.Second
 
 // listTriggers returns the queues that a process without a Functions host polls, with the functions
 // that they trigger.
@@ -45,6 +50,11 @@ func (r *running) listTriggers() []*trigger.Queue {
 			&trigger.Queue{Function: "inbox", Binding: "event", Messages: r.account.InboxEvents(),
 				Call: func(ctx context.Context, in invoke.Invocation) error { return take.Take(ctx, in) }, Log: r.log},
 		)
+	}
+	if r.settings.Data != "" {
+		for _, q := range queues {
+			q.MaxPause = folderPause
+		}
 	}
 	return queues
 }

@@ -313,9 +313,9 @@ func TestStatus(t *testing.T) {
 		`"edited":{"at":"2026-01-08T12:00:58Z","note":"title"}}`)
 	f.runCommand("status", "AQ8").expectEnd(t, exitOK, "more\n2026-01-08 12:00:58Z  corrected, by force: "+
 		"title\n2026-01-08 12:00:59Z  attempt 5", "")
-	f.answerJSON("GET /api/messages/AQ10", 200, strings.TrimSuffix(story1,
+	f.answerJSON("GET /api/messages/AQ11", 200, strings.TrimSuffix(story1,
 		"}")+`,"uncounted":{"attempts":5,"status":503}}`)
-	f.runCommand("status", "AQ10").expectEnd(t, exitOK, "number 7 of lane 1\n                      meanwhile the CMS "+
+	f.runCommand("status", "AQ11").expectEnd(t, exitOK, "number 7 of lane 1\n                      meanwhile the CMS "+
 		"answered 503: 5 attempts of its lane did not count\n2026-01-08 12:00:01Z  attempt 1", "")
 	f.runCommand("status", "AQ1", "--wait").expectEnd(t, exitFailed, "is dead", "the message is dead")
 	f.runCommand("status", "none").expectEnd(t, exitNotFound, "", "404 Not Found: there is no such message")

@@ -151,7 +151,21 @@ func (s *console) openApp(ctx context.Context, verbose bool) (*app.App, error) {
 	if verbose {
 		level = slog.LevelDebug
 	}
-	return app.NewForCommand(ctx, s.env, slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level}))
+	local := slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level})
+	return app.NewForCommand(ctx, s.env, local)
+}
+
+// addDataFlag adds the flag that names a folder in place of the storage account. The command sees the
+// folder in its environment, as a command with the variable WEIR_DATA does.
+func (s *console) addDataFlag(cmd *cobra.Command) {
+	var data string
+	cmd.Flags().StringVar(&data, "data", "",
+		"folder of weir serve, in place of a storage account (or WEIR_DATA)")
+	cmd.PreRun = func(*cobra.Command, []string) {
+		if data != "" {
+			s.env = overlay(s.env, map[string]string{app.DataVariable: data})
+		}
+	}
 }
 
 func addVerboseFlag(cmd *cobra.Command, verbose *bool) {

@@ -41,6 +41,7 @@ func newCheckCommand(s *console) *cobra.Command {
 	addJSONFlag(cmd, &asJSON)
 	cmd.Flags().StringArrayVar(&samples, "sample", nil, "look up this message in the CMS; may be repeated")
 	cmd.Flags().BoolVar(&isOffline, "offline", false, "check only weir.yaml, without its variables")
+	s.addDataFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case isOffline && (len(args) > 0 || len(samples) > 0):

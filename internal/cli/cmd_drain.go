@@ -24,6 +24,7 @@ func newDrainCommand(s *console) *cobra.Command {
 	cmd := &cobra.Command{Use: "drain", Short: "Empty all lanes once", Long: drainHelp, Args: cobra.NoArgs}
 	addVerboseFlag(cmd, &verbose)
 	addJSONFlag(cmd, &asJSON)
+	s.addDataFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		a, err := s.openApp(cmd.Context(), verbose)
 		if err != nil {

@@ -40,6 +40,7 @@ func newLanesCommand(s *console) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fmt.Errorf("%w; give N, --fold or --undo", err)
 	})
+	s.addDataFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		target, err := parseTarget(args, folding, undo)
 		if err != nil {

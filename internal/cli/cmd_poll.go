@@ -45,6 +45,7 @@ func newPollCommand(s *console) *cobra.Command {
 	flags.Float64Var(&f.tolerance, "tolerance", d.Tolerance, "stop this many average attempts before the end of the period")
 	addVerboseFlag(cmd, &f.verbose)
 	addJSONFlag(cmd, &f.asJSON)
+	s.addDataFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		a, err := s.openApp(cmd.Context(), f.verbose)
 		if err != nil {

@@ -15,9 +15,11 @@ const serveHelp = `Runs all of Weir in one process, without a Functions host: th
 the operator's page, delivery, timers and tickets. It runs until SIGTERM, SIGINT or the stop of a
 Windows service, and ends within 8 s.
 
-With --storage azure it stores messages in the account of AzureWebJobsStorage, beside any number of
-function apps and other processes on this account: they share lanes and leases. It also takes
-messages from the queues of intake.rabbitmq, if weir.yaml has them.
+It stores everything in the folder of --data, and makes the folder if it is missing. One process at a
+time has a folder open. With --storage azure it stores messages in the account of
+AzureWebJobsStorage, beside any number of function apps and other processes on this account: they
+share lanes and leases. It also takes messages from the queues of intake.rabbitmq, if weir.yaml has
+them.
 
 On a loopback address requests need no key, except if weir.yaml has keys. Any other address needs
 keys (weir key new) and tls, or --behind-proxy if a proxy ends TLS. A key opens the functions under
@@ -31,12 +33,18 @@ The command logs JSON to stdout, errors to stderr. It ends with 1 if a setting i
 has the set-up as a service.`
 
 type serveFlags struct {
-	storage, config, listen, cms string
-	isDemo, isBehindProxy        bool
+	storage, data, config, listen, cms string
+	isDemo, isBehindProxy              bool
 }
 
-// azureStorage is the value of --storage for a storage account.
-const azureStorage = "azure"
+// The values of --storage.
+const (
+	folderStorage = "folder"
+	azureStorage  = "azure"
+)
+
+// defaultFolder is the folder of weir serve if neither --data nor WEIR_DATA names one.
+const defaultFolder = "weir-data"
 
 func newServeCommand(s *console) *cobra.Command {
 	f := serveFlags{}
@@ -47,12 +55,9 @@ func newServeCommand(s *console) *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(
-		&f.storage,
-		"storage",
-		azureStorage,
-		"azure: the account of AzureWebJobsStorage",
-	)
+	flags.StringVar(&f.storage, "storage", folderStorage,
+		"folder, or azure: the account of AzureWebJobsStorage")
+	flags.StringVar(&f.data, "data", "", "folder that stores everything (or WEIR_DATA; else weir-data)")
 	flags.StringVar(
 		&f.config,
 		"config",
@@ -70,8 +75,10 @@ func newServeCommand(s *console) *cobra.Command {
 	flags.StringVar(&f.cms, "demo-cms", "127.0.0.1:7072", "address and port of the demo CMS")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
-		case f.storage != azureStorage:
-			return fmt.Errorf("--storage is %q, and must be %s", f.storage, azureStorage)
+		case f.storage != azureStorage && f.storage != folderStorage:
+			return fmt.Errorf("--storage is %q, and must be %s or %s", f.storage, folderStorage, azureStorage)
+		case f.storage == azureStorage && f.data != "":
+			return errors.New("give --data or --storage azure, not both")
 		case !f.isDemo && cmd.Flags().Changed("demo-cms"):
 			return errors.New("--demo-cms is for --demo; leave it out, or add --demo")
 		}
@@ -89,7 +96,14 @@ func (f serveFlags) options() app.StandaloneOptions {
 
 // newServeProcess returns the process of the command, with the environment that the flags change.
 func (s *console) newServeProcess(f serveFlags) app.Process {
-	env := overlay(s.env, map[string]string{"WEIR_CONFIG": cmp.Or(f.config, s.env("WEIR_CONFIG"))})
+	data := cmp.Or(f.data, s.env(app.DataVariable), defaultFolder)
+	if f.storage == azureStorage {
+		data = ""
+	}
+	env := overlay(s.env, map[string]string{
+		"WEIR_CONFIG":    cmp.Or(f.config, s.env("WEIR_CONFIG")),
+		app.DataVariable: data,
+	})
 	return app.Process{Env: env, Stdout: s.stdout, Stderr: s.stderr, StartedAt: s.startedAt}
 }
 

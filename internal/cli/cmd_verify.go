@@ -23,6 +23,7 @@ func newVerifyCommand(s *console) *cobra.Command {
 	cmd := &cobra.Command{Use: "verify", Short: "Compare stored messages with the lanes' counters", Long: verifyHelp,
 		Args: cobra.NoArgs}
 	addJSONFlag(cmd, &asJSON)
+	s.addDataFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		a, err := s.openApp(cmd.Context(), false)
 		if err != nil {

@@ -3,6 +3,7 @@ package door
 import (
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +70,7 @@ func (d *Door) Wrap(next http.Handler) http.Handler {
 // the person who signed in. It adds the cookie's key to the request. A browser without a key that
 // asks for a page gets the address of the sign-in.
 func (d *Door) Guard(function string, next http.Handler) http.Handler {
-	if d.isOpen() || !NeedsKey(function) {
+	if d.isOpen() || !needsKey(function) {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -91,9 +92,11 @@ func (d *Door) Guard(function string, next http.Handler) http.Handler {
 	})
 }
 
-// NeedsKey reports whether a function needs a key. The functions "health" and "openapi" need none, as
-// under a Functions host.
-func NeedsKey(function string) bool { return function != "health" && function != "openapi" }
+// Public has the functions that need no key, as under a Functions host.
+var Public = []string{"health", "openapi"}
+
+// needsKey reports whether a function needs a key.
+func needsKey(function string) bool { return !slices.Contains(Public, function) }
 
 // isPublic reports whether a request is for a file that has nothing of the system: style and script
 // of the page, which the sign-in needs, too.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"weir/internal/panics"
-	"weir/internal/storage"
 )
 
 const (
@@ -43,9 +42,15 @@ const (
 	maxQueueDelay = 7 * 24 * time.Hour
 )
 
+// Queue takes tickets; see storage.Queue.
+type Queue interface {
+	// Put adds a ticket that becomes visible after delay.
+	Put(ctx context.Context, text string, delay time.Duration) error
+}
+
 // Config configures a Sender.
 type Config struct {
-	Queue              storage.Queue
+	Queue              Queue
 	Epoch              int
 	MinDelay, MaxDelay time.Duration    // bounds of the random visibility delay; MaxDelay 0 = 10 s
 	NoDelay            bool             // if set, both MinDelay and MaxDelay are 0

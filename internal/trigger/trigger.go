@@ -4,6 +4,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,13 +39,15 @@ const (
 	maxPause = 10 * time.Second
 )
 
-// Queue calls a function for each message of a queue. All fields are required, except Poison.
+// Queue calls a function for each message of a queue. All fields are required, except Poison
+// and MaxPause.
 type Queue struct {
 	Function string        // name of the function, for the log
 	Binding  string        // name under which the invocation has the message
 	Messages storage.Queue // the queue that is polled
 	Poison   storage.Queue // gets a message after maxDequeues failed calls; nil = the message is dropped
 	Call     func(ctx context.Context, in invoke.Invocation) error
+	MaxPause time.Duration // longest pause between two polls; 0 = maxPause
 	Log      *slog.Logger
 }
 
@@ -54,6 +57,7 @@ func (q *Queue) Run(ctx context.Context) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	seats := make(chan struct{}, maxAtOnce)
+	longest := cmp.Or(q.MaxPause, maxPause)
 	for pause := minPause; ctx.Err() == nil; {
 		taken, err := q.Messages.Get(ctx, min(batchSize, maxAtOnce-len(seats)), hiddenFor)
 		if err != nil && ctx.Err() == nil {
@@ -68,7 +72,7 @@ func (q *Queue) Run(ctx context.Context) {
 				q.answer(ctx, m)
 			})
 		}
-		if pause = min(2*pause, maxPause); len(taken) > 0 {
+		if pause = min(2*pause, longest); len(taken) > 0 {
 			pause = minPause
 		}
 		if !clock.Sleep(ctx, pause) || !awaitSeat(ctx, seats) {

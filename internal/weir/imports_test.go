@@ -36,7 +36,7 @@ var may = map[string][]string{
 	"weir/internal/filing": {"weir/internal/fold", "weir/internal/lane", "weir/internal/weir"},
 	"weir/internal/rabbitmq": {"weir/internal/clock", "weir/internal/filing", "weir/internal/lane",
 		"weir/internal/retry", "weir/internal/weir"},
-	"weir/internal/ticket":   {"weir/internal/storage"},
+	"weir/internal/ticket":   {},
 	"weir/internal/upstream": {"weir/internal/storage", "weir/internal/weir"},
 	"weir/internal/drain": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
 		"weir/internal/lease", "weir/internal/storage"},
