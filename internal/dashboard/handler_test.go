@@ -149,13 +149,9 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 
 func TestDashboard_NamesMissingContracts(t *testing.T) {
 	t.Parallel()
-	f := dashboardtest.NewBusy()
-	for n := range 2 {
-		f.Data.Report.Lanes[n].MissingContracts = []wire.MissingContract{{Contract: "news <b>", Messages: int64(n + 2),
-			Keys: 1, Since: dashboardtest.Noon}}
-	}
-	body := get(f.Dashboard(), "").Body.String()
-	for _, want := range []string{"news &lt;b&gt;", "5 messages wait", "/messages?contract=news%20%3cb%3e"} {
+	body := get(dashboardtest.NewHeldUp().Dashboard(), "").Body.String()
+	for _, want := range []string{"news-of-the-northern-desk &lt;b&gt;", "5 messages wait",
+		"/messages?contract=news-of-the-northern-desk%20%3cb%3e"} {
 		if !strings.Contains(body, want) || strings.Count(body, "is missing from the settings") != 1 {
 			t.Errorf("got the page\n%s\nwant %q in it, in one banner", body, want)
 		}
@@ -164,13 +160,8 @@ func TestDashboard_NamesMissingContracts(t *testing.T) {
 
 func TestDashboard_NamesBrakes(t *testing.T) {
 	t.Parallel()
-	f := dashboardtest.NewBusy()
-	for n := range 2 {
-		f.Data.Report.Lanes[n].Brakes = []wire.Brake{{Contract: "news <b>", Fingerprint: "f1", CMSStatus: 422,
-			Reason: "<n> must have a teaser", Messages: int64(n + 2), Keys: 1, Since: dashboardtest.Noon}}
-	}
-	body := get(f.Dashboard(), "").Body.String()
-	for _, want := range []string{"news &lt;b&gt;", "422 ", "must have a teaser", "5 messages wait"} {
+	body := get(dashboardtest.NewHeldUp().Dashboard(), "").Body.String()
+	for _, want := range []string{"article", "422 ", "&lt;n&gt; must have a teaser", "5 messages wait"} {
 		if !strings.Contains(body, want) || strings.Count(body, "rejects the messages of the contract") != 1 {
 			t.Errorf("got the page\n%s\nwant %q in it, in one banner", body, want)
 		}

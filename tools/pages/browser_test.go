@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 // states returns the systems whose pages the tests look at, by the name of their state.
 func states() map[string]*dashboardtest.Source {
 	return map[string]*dashboardtest.Source{"busy": dashboardtest.NewBusy(), "empty": dashboardtest.NewEmpty(),
-		"broken": dashboardtest.NewBroken(), "down": dashboardtest.NewDown(), "paused": dashboardtest.NewPaused()}
+		"broken": dashboardtest.NewBroken(), "down": dashboardtest.NewDown(), "paused": dashboardtest.NewPaused(),
+		"held up": dashboardtest.NewHeldUp()}
 }
 
 // openBrowser starts a browser on the pages of a handler.

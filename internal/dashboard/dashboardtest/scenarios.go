@@ -56,6 +56,20 @@ func NewPaused() *Source {
 	return f
 }
 
+// NewHeldUp returns the Source of a busy system whose lanes hold up the messages of two contracts: one
+// is missing from the settings, and the CMS rejects the messages of the other. Their names are long.
+func NewHeldUp() *Source {
+	f := NewBusy()
+	for n := range 2 {
+		l := &f.Data.Report.Lanes[n]
+		l.MissingContracts = []wire.MissingContract{{Contract: "news-of-the-northern-desk <b>",
+			Messages: int64(n + 2), Keys: 1, Since: Noon}}
+		l.Brakes = []wire.Brake{{Contract: "article", Fingerprint: "f1", CMSStatus: 422, Messages: int64(n + 2),
+			Keys: 1, Reason: "<n> must have a teaser of at most <n> characters", Since: Noon}}
+	}
+	return f
+}
+
 // NewBusy returns the Source of a system with a burst half an hour ago, and with errors, pauses, bulk replays and
 // batches.
 func NewBusy() *Source {
