@@ -23,6 +23,7 @@ func TestMutants_TheBinaryWithoutAMutantBreaksNoRule(t *testing.T) {
 		"killers":                     {"TestKillers", nil},
 		"audits":                      {"TestAudits", nil},
 		"growth":                      {"TestGrowth", nil},
+		"bodies ahead":                {"TestAhead", nil},
 		"chains":                      {"TestChains", nil},
 		"relane":                      {"TestRelane", nil},
 	} {

@@ -205,6 +205,12 @@ var mutantsOfGrowth = []mutant{
 	{"the quota does not count", "upstream/charge.go", "case result == weir.Appended:", "case false:", "quota", "30"},
 }
 
+// mutantsOfAhead has the mutants that TestAhead catches.
+var mutantsOfAhead = []mutant{
+	{"each lane has a room of its own for bodies ahead", "drain/session.go", "room: d.prefetchRoom}", "room: newPrefetchRoom()}", "memory", "3"},
+	{"a body ahead takes a part of its room", "drain/body_prefetch.go", "weight := min(int64(e.Message.Size), maxPrefetchTotal)", "weight := min(int64(e.Message.Size), maxPrefetchTotal) / 4", "memory", "3"},
+}
+
 // mutantsOfChains has the mutants that TestChains catches.
 var mutantsOfChains = []mutant{
 	{"a look-up that is not JSON finds no item", "steps/answer.go", "a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()", "a.JSON, a.raw = map[string]any{\"items\": []any{}}, nil", "duplicate|unjudged", "30"},
@@ -271,6 +277,10 @@ func TestMutants_AreCaughtInWorldsOfAudits(t *testing.T) {
 
 func TestMutants_AreCaughtInDepots(t *testing.T) {
 	catchMutants(t, mutantsOfGrowth, "TestGrowth", "GROWTH")
+}
+
+func TestMutants_AreCaughtInHoards(t *testing.T) {
+	catchMutants(t, mutantsOfAhead, "TestAhead", "AHEAD")
 }
 
 func TestMutants_AreCaughtInWorldsOfChains(t *testing.T) {
