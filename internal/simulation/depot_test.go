@@ -64,7 +64,7 @@ func (w *depot) newClerk(name string) *clerk {
 	p.audit = &audit.Log{Table: table, Keep: keepAudited, Now: time.Now, Logger: discardLog}
 	p.counts = history.NewRecorder(time.Now, func() map[string]int64 { return nil })
 	p.history = history.NewKeeper(history.Config{Table: table, Recorder: p.counts, Now: time.Now, Log: discardLog})
-	p.drainer = drain.New(drain.Config{Store: p.store, Leases: p.leases, Sender: taker{}, Tickets: silent{},
+	p.drainer = drain.New(drain.Config{Store: p.store, Leases: p.leases, Sender: w.cms(), Tickets: silent{},
 		Lease: depotLease, Settle: time.Second, Attempts: 3, Observer: p.counts,
 		Backoff: drain.Backoff{Min: time.Second, Max: 2 * time.Second}, Now: time.Now,
 		Rand: w.dice.newSource(name + " drain"), Log: discardLog})
@@ -125,6 +125,14 @@ func (p *clerk) quotaTable() storage.Table {
 
 func (p *clerk) newFiles(container string) storage.Files {
 	return slowFiles{p.faults.Files(p.w.account.Files(container)), p.w}
+}
+
+// cms returns the CMS of the depot.
+func (w *depot) cms() drain.Sender {
+	if w.sender != nil {
+		return w.sender
+	}
+	return taker{}
 }
 
 // taker is a CMS that takes or rejects each message at once. It rejects the messages of one key, until

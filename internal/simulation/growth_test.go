@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/contract"
+	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
@@ -34,6 +35,7 @@ type depot struct {
 	pageSize  int           // number of names in a page of a listing
 	listTakes time.Duration // time of a page of a listing
 	files     int           // largest number of files a day
+	sender    drain.Sender  // nil = taker
 
 	began     time.Time
 	firstSeen map[string]time.Time // by kind and name: day on which a row or blob was seen first

@@ -24,6 +24,7 @@ func TestMutants_TheBinaryWithoutAMutantBreaksNoRule(t *testing.T) {
 		"audits":                      {"TestAudits", nil},
 		"growth":                      {"TestGrowth", nil},
 		"bodies ahead":                {"TestAhead", nil},
+		"long life":                   {"TestLongLife", nil},
 		"chains":                      {"TestChains", nil},
 		"relane":                      {"TestRelane", nil},
 	} {

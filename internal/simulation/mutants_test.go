@@ -211,6 +211,12 @@ var mutantsOfAhead = []mutant{
 	{"a body ahead takes a part of its room", "drain/body_prefetch.go", "weight := min(int64(e.Message.Size), maxPrefetchTotal)", "weight := min(int64(e.Message.Size), maxPrefetchTotal) / 4", "memory", "3"},
 }
 
+// mutantsOfLife has the mutants that TestLongLife catches.
+var mutantsOfLife = []mutant{
+	{"a process remembers each job that it has tried", "job/host.go", "return !isUnfinished[id] && h.running[id] == nil", "return false", "memory", "1"},
+	{"the timer of a schedule that is deleted stays", "recur/runner.go", "\t\t\tt.timer.Stop()\n\t\t\tdelete(r.timers, name)", "\t\t\tt.timer.Stop()", "memory", "1"},
+}
+
 // mutantsOfChains has the mutants that TestChains catches.
 var mutantsOfChains = []mutant{
 	{"a look-up that is not JSON finds no item", "steps/answer.go", "a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()", "a.JSON, a.raw = map[string]any{\"items\": []any{}}, nil", "duplicate|unjudged", "30"},
@@ -277,6 +283,10 @@ func TestMutants_AreCaughtInWorldsOfAudits(t *testing.T) {
 
 func TestMutants_AreCaughtInDepots(t *testing.T) {
 	catchMutants(t, mutantsOfGrowth, "TestGrowth", "GROWTH")
+}
+
+func TestMutants_AreCaughtInLongLives(t *testing.T) {
+	catchMutants(t, mutantsOfLife, "TestLongLife", "LIFE")
 }
 
 func TestMutants_AreCaughtInHoards(t *testing.T) {
