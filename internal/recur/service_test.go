@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/recur"
+	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
 )
@@ -371,6 +372,36 @@ func TestStore_RemoveMessages(t *testing.T) {
 		}
 		if got := w.getSchedule("s"); string(got.Message) != string(large.Message) {
 			t.Errorf("got a message of %d bytes, want %d", len(got.Message), len(large.Message))
+		}
+	})
+}
+
+// A blob that storage refuses to remove does not keep the walk from those behind it.
+func TestStore_RemoveMessages_GoesOnBehindARefusedBlob(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"schedules/a/1", "schedules/b/1", "schedules/c/1"} {
+			if err := w.memory.Blobs().Put(t.Context(), name, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		passTime(25 * time.Hour)
+		faults := storagetest.NewFaults()
+		faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Op == "Delete" && c.Key == "schedules/b/1" {
+				return storagetest.Fault{Kind: storagetest.FailBefore,
+					Err: &storage.Error{Op: "blob delete", Kind: storage.Conflict, Index: -1}}
+			}
+			return storagetest.Fault{}
+		})
+
+		store := &recur.Store{Table: w.memory.Table(), Bodies: faults.Blobs(w.memory.Blobs()), Now: time.Now}
+		_, isDone, err := store.RemoveMessages(t.Context(), "")
+		if !isDone || !storage.Is(err, storage.Conflict) {
+			t.Errorf("got %v, %v, want true and the refusal", isDone, err)
+		}
+		page, err := w.memory.Blobs().List(t.Context(), "schedules/", "")
+		if err != nil || len(page.Infos) != 1 || page.Infos[0].Name != "schedules/b/1" {
+			t.Errorf("got %v, %v, want the refused blob alone", page.Infos, err)
 		}
 	})
 }

@@ -2,9 +2,11 @@ package recur
 
 import (
 	"bytes"
+	"cmp"
 	"compress/flate"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -88,9 +90,11 @@ func (s *Store) removeBlob(ctx context.Context, name string) error {
 
 // RemoveMessages removes old blobs that no schedule names, from a marker on; "" = from the beginning.
 // Such blobs remain if a process dies, or storage fails, before a definition is stored, or after it was
-// replaced. RemoveMessages returns the marker to continue from, and reports whether the walk has ended.
+// replaced. RemoveMessages returns the marker to continue from, and reports whether the walk has ended. It
+// goes on behind a blob that storage refuses to remove.
 func (s *Store) RemoveMessages(ctx context.Context, marker string) (next string, isDone bool, err error) {
-	return listing.Walk([]string{partition + "/"}, marker, func(prefix, at string) (string, error) {
+	var refused error
+	next, isDone, err = listing.Walk([]string{partition + "/"}, marker, func(prefix, at string) (string, error) {
 		page, err := s.Bodies.List(ctx, prefix, at)
 		if err != nil {
 			return "", err
@@ -115,12 +119,16 @@ func (s *Store) RemoveMessages(ctx context.Context, marker string) (next string,
 			if named[name] {
 				continue
 			}
-			if err := s.removeBlob(ctx, name); err != nil {
+			switch err := s.removeBlob(ctx, name); storage.KindOf(err) {
+			case storage.Throttled, storage.Unavailable, storage.Ambiguous, storage.Denied:
 				return "", err
+			default:
+				refused = cmp.Or(refused, err)
 			}
 		}
-		return page.Next, nil
+		return page.Next, ctx.Err()
 	})
+	return next, isDone, errors.Join(err, refused)
 }
 
 // listBlobs returns the names of the blobs that schedules name.
