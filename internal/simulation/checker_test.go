@@ -31,7 +31,7 @@ type counts struct {
 	Forgotten, Erased, Redacted, Discarded     int
 	Bulks, BulkReplayed, Blockers              int
 	Flowed, Missing                            int
-	Recovered, Ended, Braked                   int
+	Recovered, AwayEnds, Ended, Braked         int
 	Crowded, Turned, Removed, Kept, Items      int
 	Postponed, Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int

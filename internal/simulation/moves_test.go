@@ -157,6 +157,9 @@ func (w *world) drawMoveStart(i int, key string) time.Duration {
 // is a drained instance. All other posts in runs of TestMoves go to an instance that is not about to end.
 func (w *world) pickReceiver(name string) *slot {
 	n := w.dice.drawBelow("to "+name, len(w.slots))
+	if s := w.pickAway(name); s != nil {
+		return s
+	}
 	if w.leaving.kind == "" {
 		return w.slots[n]
 	}

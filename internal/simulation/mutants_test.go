@@ -130,7 +130,7 @@ var mutants = []mutant{
 	{"a brake never closes", "drain/brake.go", "if len(k.keys) < b.limit {", "if len(k.keys) < 1000 {", "mass", ""},
 	{"a delivery opens no brake", "drain/prober.go", "p.braked.openContract(c.entry.Message.Contract)", "_ = c", "unaware|stuck", ""},
 	{"a brake counts for one lane alone", "drain/session.go", "brakes: d.brakes, keys: s.keys", "brakes: newBrakes(d.Brake, d.Patience, d.Backoff), keys: s.keys", "mass", "3000@38"},
-	{"a recovery ends no pause of other lanes", "drain/outlook.go", "return o.last.Ends(t)", "return false && o.last.Ends(t)", "unaware", "3000@93"},
+	{"a recovery ends no pause of other lanes", "drain/outlook.go", "return o.last.Ends(t)", "return false && o.last.Ends(t)", "unaware", "3000@126"},
 	{"no lane is the scout", "drain/outlook.go", "if delay > longest && ", "if false && delay > longest && ", "unaware", "3000@60"},
 	{"a recovery ends pauses that begin after it", "lane/recovery.go", "r.At.After(t.LastErrorAt)", "!r.At.IsZero()", "ended|unaware|stuck", ""},
 	{"a recovery ends a pause for which the CMS has asked", "drain/breaker.go", "if r.RetryAfter > 0 {\n\t\treturn \"\"", "if false {\n\t\treturn \"\"", "ended", "3000@29"},

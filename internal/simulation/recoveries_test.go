@@ -4,12 +4,14 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"weir/internal/lane"
 )
 
 // When the faults are over and all lanes are idle, the CMS of some seeds is away for a while.
-// Meanwhile the upstreams post messages of many keys, and the lanes pause. When the CMS is back,
-// the first lane that delivers a message ends the pauses of all lanes, of its own process at once
-// and of others soon.
+// Meanwhile the upstreams post messages of many keys, and the lanes pause. In some of these seeds the
+// platform then ends an idle instance. When the CMS is back, the first lane that delivers a message
+// ends the pauses of all lanes, of its own process at once and of others soon.
 
 // backWithin is the time within which all messages must be delivered when the CMS is back.
 const backWithin = 20 * time.Second
@@ -18,6 +20,8 @@ const backWithin = 20 * time.Second
 type absence struct {
 	lasts time.Duration // 0 = the seed has no such time
 	busy  bool          // the CMS answers 503; else it refuses connections
+	ends  bool          // the platform ends an instance meanwhile, and starts it again afterwards
+	ended int           // the number of that instance
 
 	mu    sync.Mutex
 	until time.Time
@@ -31,6 +35,8 @@ func (s *settings) drawAbsence(d *dice) {
 	}
 	s.absence = &absence{lasts: d.drawBetween("absence", 30*time.Second, time.Minute),
 		busy: d.drawChance("absence busy", 0.5)}
+	s.absence.ends = s.instances > 1 && d.drawChance("absence ends", 0.5)
+	s.absence.ended = d.drawBelow("absence ended", s.instances)
 	s.backoff.Max = time.Minute
 	// Attempts must not count meanwhile: a message that is alone in its lane could become dead of them.
 	s.patience = max(s.patience, s.absence.lasts+backWithin)
@@ -68,13 +74,61 @@ func (w *world) fileAway(ctx context.Context) bool {
 	first, n := w.check.countExpected(), w.awayMessages()
 	w.absence.begin()
 	w.fileAllOf(ctx, first, n, "away", "article")
+	restart := w.endWaiting()
 	time.Sleep(time.Until(w.absence.until))
 	for end := time.Now().Add(backWithin); time.Now().Before(end) && !w.check.isAllTaken(first, n); {
 		time.Sleep(50 * time.Millisecond)
 	}
 	w.check.checkBack(first, n)
+	restart()
 	w.quiet = time.Now()
 	return w.awaitRest(ctx)
+}
+
+// endWaiting ends a process that waits with the lanes for the CMS: the platform can end an instance
+// that has no invocation. It returns the function that starts the instance again. Then no process may
+// know of a lane that pauses. The process holds no lane when it ends, because a crashed holder's lease
+// and settle time would pass first.
+func (w *world) endWaiting() (restart func()) {
+	if !w.absence.ends {
+		return func() {}
+	}
+	s := w.slots[w.absence.ended]
+	time.Sleep(w.dice.drawBetween("absence end", 0, w.absence.lasts))
+	for time.Now().Before(w.absence.until) {
+		if p := s.currentProcess(); w.countAlive() > 1 && p.invocations.Load() == 0 &&
+			len(p.drainer.Held()) == 0 && !p.isDead() {
+			p.killProcess()
+			w.check.addCounts(func(c *counts) { c.AwayEnds++ })
+			return s.startProcess
+		}
+		time.Sleep(w.dice.drawBetween("absence end looks", 50*time.Millisecond, 150*time.Millisecond))
+	}
+	return func() {}
+}
+
+// pickAway returns the instance that gets a post while the CMS is away; nil = any. An instance that
+// ends meanwhile gets all messages of the lanes but the first, so that other processes may not know of
+// these lanes.
+func (w *world) pickAway(name string) *slot {
+	switch {
+	case !w.absence.isOn() || !w.absence.ends || w.slots[w.absence.ended].currentProcess().isDead():
+		return nil
+	case lane.Of("away"+name, w.lanes) > 0:
+		return w.slots[w.absence.ended]
+	}
+	other := w.absence.ended + 1 + w.dice.drawBelow("away to "+name, w.instances-1)
+	return w.slots[other%w.instances]
+}
+
+// countAlive returns the number of instances with a running process.
+func (w *world) countAlive() (alive int) {
+	for _, s := range w.slots {
+		if !s.currentProcess().isDead() {
+			alive++
+		}
+	}
+	return alive
 }
 
 // countExpected returns the number of the submissions so far, which is the number of the next one.
