@@ -5,8 +5,8 @@ APP := build/app
 # The app is built for Azure Functions, except by targets that run it on this machine.
 OS := linux
 ARCH := amd64
-run demo: OS := $(shell go env GOHOSTOS)
-run demo: ARCH := $(shell go env GOHOSTARCH)
+run-azurite demo: OS := $(shell go env GOHOSTOS)
+run-azurite demo: ARCH := $(shell go env GOHOSTARCH)
 # weir version tells the commit where git can be asked for it, and nothing fails where not.
 STAMP = -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 # The program, and the tools with dependencies of their own. No package of the program imports a tool.
@@ -21,7 +21,7 @@ FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/functi
 AZURITE := tools/azurite/node_modules/.bin/azurite
 OPENAPI := tools/openapi/node_modules/.bin/redocly
 
-.PHONY: help axe pictures run start demo demo-wordpress demo-rabbitmq wordpress test packages quick test-cms forwarding upgrade simulate lint vulncheck build release infra bench profile microbench clean azurite openapi tools
+.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages quick test-cms forwarding upgrade simulate lint vulncheck build release infra bench profile microbench clean azurite openapi tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -30,7 +30,17 @@ help: ## list the targets
 PORTS := $(if $(PORT),--port $(PORT)) $(if $(CMS_PORT),--cms-port $(CMS_PORT)) $(if $(STORAGE_PORT),--storage-port $(STORAGE_PORT))
 RUN := $(PORTS) $(if $(CMS),--cms '$(CMS)') $(if $(VERBOSE),--verbose)
 
-run: azurite build ## start storage, demo CMS and host; Ctrl-C ends all. PORT=, CMS=http://… take others, VERBOSE=1 prints logs
+# make run needs Go alone. STORAGE=azurite takes the storage emulator and a stand-in for the Functions host, which need
+# Node, in place of weir serve and a folder.
+SERVE = $(COMMAND) serve --data build/data --listen 127.0.0.1:$(or $(PORT),7071) $(if $(WEIR_CONFIG),--config '$(CONFIG)')
+
+run: $(if $(filter azurite,$(STORAGE)),run-azurite,run-serve) ## start Weir and a demo CMS; Ctrl-C ends both. PORT=, CMS_PORT=, CMS=http://… take others; STORAGE=azurite runs a Functions host's stand-in on a storage emulator
+
+run-serve:
+	@mkdir -p build && CGO_ENABLED=0 go build $(STAMP) -trimpath -ldflags='-s -w' -o $(COMMAND) ./handler
+	@$(if $(CMS),WEIR_CMS_URL='$(CMS)' $(SERVE),$(SERVE) --demo $(if $(CMS_PORT),--demo-cms 127.0.0.1:$(CMS_PORT)))
+
+run-azurite: azurite build
 	@go build -C tools -o $(CURDIR)/build/tools/ ./dev ./funchost ./democms
 	@$(if $(WEIR_CONFIG),WEIR_CONFIG='$(CONFIG)') build/tools/dev $(RUN)
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	_ "embed" // for demo.yaml
 	"errors"
 	"fmt"
 	"net"
@@ -20,6 +21,11 @@ const CMSVariable = "WEIR_CMS_URL"
 
 // The demo CMS takes this time for a write.
 const demoLatency, demoJitter = 20 * time.Millisecond, 5 * time.Millisecond
+
+// DemoSettings is a weir.yaml for the demo, for users who have none.
+//
+//go:embed demo.yaml
+var DemoSettings []byte
 
 // demoRejects is the text of the sample message that the demo CMS rejects.
 const demoRejects = "The demo CMS rejects this"

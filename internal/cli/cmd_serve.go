@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -26,11 +29,18 @@ keys (weir key new) and tls, or --behind-proxy if a proxy ends TLS. A key opens 
 which its hash stands in weir.yaml, or in variables such as WEIR_KEY_VIEW.
 
 With --demo it also starts a small CMS, sends sample messages to it, and prints a line for each
-message whose stage changes. weir.yaml must then have delivery.url: ${WEIR_CMS_URL}.
+message whose stage changes. weir.yaml must then have delivery.url: ${WEIR_CMS_URL}; without a
+weir.yaml it writes one into the folder. The log is then a file of the folder.
 
 The command logs JSON to stdout, errors to stderr. It ends with 1 if a setting is wrong, and with
 200 if it must be started again, because the number of lanes has changed. docs/without-azure.md
 has the set-up as a service.`
+
+// The files of a demo in its folder.
+const (
+	demoSettingsName = "demo.yaml"
+	demoLogName      = "demo.log"
+)
 
 type serveFlags struct {
 	storage, data, config, listen, cms string
@@ -126,17 +136,17 @@ func (s *console) runDemo(ctx context.Context, f serveFlags) error {
 	defer cms.Close()
 
 	p, o := s.newServeProcess(f), f.options()
-	p.Env = overlay(p.Env, map[string]string{app.CMSVariable: cms.ContentURL()})
-	p.Stdout = s.stderr
-	if err := app.CheckDemoSettings(p.Env, cms); err != nil {
+	log, err := s.prepareDemo(&p, cms)
+	if err != nil {
 		return err
 	}
+	defer log.Close()
 	showing, stop := context.WithCancel(ctx)
 	shown := make(chan struct{})
 	o.Listening = func(base string) {
 		go func() {
 			defer close(shown)
-			s.showDemo(showing, base, cms.BaseURL())
+			s.showDemo(showing, base, cms.BaseURL(), log.Name())
 		}()
 	}
 	err = app.ServeAlone(ctx, p, o)
@@ -145,4 +155,51 @@ func (s *console) runDemo(ctx context.Context, f serveFlags) error {
 		<-shown
 	}
 	return err
+}
+
+// prepareDemo sets the environment and the log of a demo. In a folder the log is a file, because the
+// terminal shows the messages; a user without weir.yaml gets the settings of the demo in the folder.
+func (s *console) prepareDemo(p *app.Process, cms *app.DemoCMS) (log *os.File, err error) {
+	values := map[string]string{app.CMSVariable: cms.ContentURL()}
+	dir := p.Env(app.DataVariable)
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+		if err := writeDemoSettings(dir, p.Env, values); err != nil {
+			return nil, err
+		}
+	}
+	p.Env = overlay(p.Env, values)
+	if err := app.CheckDemoSettings(p.Env, cms); err != nil {
+		return nil, err
+	}
+	if dir == "" {
+		p.Stdout = s.stderr
+		return os.Stderr, nil
+	}
+
+	log, err = os.OpenFile(filepath.Join(dir, demoLogName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	p.Stdout, p.Stderr = log, log
+	return log, nil
+}
+
+// writeDemoSettings writes the settings of the demo into the folder, and sets the variable of the
+// settings to them, if neither a flag nor the present folder has others.
+func writeDemoSettings(dir string, env func(string) string, values map[string]string) error {
+	if env("WEIR_CONFIG") != "" {
+		return nil
+	}
+	if _, err := os.Stat("weir.yaml"); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	path, err := filepath.Abs(filepath.Join(dir, demoSettingsName))
+	if err != nil {
+		return err
+	}
+	values["WEIR_CONFIG"] = path
+	return os.WriteFile(path, app.DemoSettings, 0o600)
 }

@@ -49,7 +49,7 @@ const demoReadyTimeout = 30 * time.Second
 
 // showDemo prints the addresses of the demo, posts the samples, and prints a line for each message
 // whose stage changes, until ctx ends.
-func (s *console) showDemo(ctx context.Context, base, cms string) {
+func (s *console) showDemo(ctx context.Context, base, cms, log string) {
 	client := &http.Client{Timeout: demoReadyTimeout}
 	if err := awaitHealth(ctx, client, base); err != nil {
 		if ctx.Err() == nil {
@@ -61,7 +61,7 @@ func (s *console) showDemo(ctx context.Context, base, cms string) {
 	if err != nil && ctx.Err() == nil {
 		s.printError(fmt.Errorf("the sample messages were not posted: %w", err))
 	}
-	s.printWelcome(base, cms, isAccepted)
+	s.printWelcome(base, cms, log, isAccepted)
 
 	api, err := remote.New(base, "")
 	if err != nil {
@@ -152,7 +152,7 @@ func request(
 	return resp.StatusCode, nil
 }
 
-func (s *console) printWelcome(base, cms string, isAccepted bool) {
+func (s *console) printWelcome(base, cms, log string, isAccepted bool) {
 	s.printLine(`
 Weir is running.
 
@@ -160,7 +160,8 @@ Weir is running.
   health     %[1]s/api/health
   operator   %[1]s/api/dashboard  (the page; open it in a browser)
   demo CMS   %[2]s/               (items as a page, and faults to try)
-`, base, cms)
+  log        %[3]s
+`, base, cms, log)
 	post := fmt.Sprintf(
 		"  curl -i -X POST %s/api/messages -H 'Content-Type: application/xml' \\\n    ",
 		base,

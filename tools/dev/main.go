@@ -58,7 +58,7 @@ func main() {
 		err = runSystem(ctx, o)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "make run:", err)
+		fmt.Fprintln(os.Stderr, "make run STORAGE=azurite:", err)
 		os.Exit(1)
 	}
 }
@@ -149,7 +149,8 @@ func runSystem(ctx context.Context, o devOptions) (err error) {
 	select {
 	case <-ctx.Done():
 		o.printAddresses()
-		fmt.Println("Stopped. make run starts it again, with the messages of before; make clean removes them.")
+		fmt.Println("Stopped. make run STORAGE=azurite starts it again, with the messages of before; " +
+			"make clean removes them.")
 		return nil
 	case <-storage.Done():
 		return errors.New("storage (Azurite) has ended; see build/run.log")
@@ -208,7 +209,8 @@ func (o devOptions) explainLanes(err error) error {
 		return err
 	}
 
-	return fmt.Errorf("%w\nTo change storage, set the former %s, run make run, and run in another terminal:\n  %s\n"+
+	return fmt.Errorf("%w\nTo change storage, set the former %s, run make run STORAGE=azurite, and run in "+
+		"another terminal:\n  %s\n"+
 		"Or remove the stored data: make clean", err, former, o.commandLine(command))
 }
 
@@ -226,7 +228,7 @@ func (o devOptions) checkPortsFree() error {
 		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.port))
 		if err != nil {
-			return fmt.Errorf("port %d is taken: is the system running already? make run %s=… takes another port",
+			return fmt.Errorf("port %d is taken: is the system running already? %s=… takes another port",
 				p.port, p.name)
 		}
 		l.Close()
