@@ -94,7 +94,7 @@ packages: ## install the packages of Debian that the tests need and this machine
 	@tools/realcms/install-packages.sh
 
 # The tests of the simulation that make quick leaves out.
-SLOW_SIMULATION := TestMutants_(AreCaught.*|TheBinary.*)|TestRelane.*|TestSeeds_.*|TestLarge|TestMoves|TestShortPages|TestKillers|TestAudits|TestGrowth|TestChains
+SLOW_SIMULATION := TestMutants_(AreCaught.*|TheBinary.*)|TestRelane.*|TestSeeds_.*|TestLarge|TestMoves|TestShortPages|TestKillers|TestBatches|TestAudits|TestGrowth|TestChains
 
 # Without the race detector and -vet the build is a third of the time. Three packages at a time, because some wait.
 quick: azurite ## the program's tests without the race detector, and 50 simulated systems; no mutants, no real processes

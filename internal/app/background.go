@@ -101,11 +101,31 @@ func (r *running) newReplays() *replay.Runner {
 	})
 }
 
+// tracedParts is the log for the parts of batches. It makes a span of the append of each part.
+type tracedParts struct {
+	*lane.Appender
+	export *telemetry.Export
+}
+
+// AppendInOrder implements batch.Log.
+func (l tracedParts) AppendInOrder(ctx context.Context, drafts []lane.Draft) (receipts []lane.Receipt, errs []error) {
+	messages := make([]*weir.Message, len(drafts))
+	for i := range drafts {
+		messages[i] = &drafts[i].Message
+	}
+	l.export.FileAll(ctx, messages, func(ctx context.Context) []error {
+		receipts, errs = l.Appender.AppendInOrder(ctx, drafts)
+		return errs
+	})
+	return receipts, errs
+}
+
 func (r *running) newBatches() *batch.Runner {
 	cfg := batch.Config{
 		Store: r.store, Blobs: r.account.Bodies(), Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
 		Contracts: r.contracts, MaxBody: int64(r.settings.MaxBody),
 		Filer: r.newFiler(tracedAppender{r.appender, r.instruments.export}, r.upstreams),
+		Log:   tracedParts{r.appender, r.instruments.export},
 		Wake:  r.wakeFiled, Refused: submissions{r.instruments, history.WayBatch}.Refused, Now: time.Now, Logger: r.log,
 	}
 	if r.settings.Intake.Files != nil {

@@ -22,8 +22,9 @@
 // # Order and repeats
 //
 // Parts are appended window by window. A window is a run of consecutive parts; the number and the bytes of its parts
-// are limited. Within a window, parts of one key are appended one after the other. Parts of different keys are appended
-// concurrently, for at most appendsAtOnce keys at a time. Part n of batch b has the idempotency key batch-<b>-<n>.
+// are limited. Within a window, appendsAtOnce consecutive parts are appended at a time. Those of one lane are appended
+// in order, with as few transactions as they fit into. If one fails, no later part of its lane is appended before it.
+// Part n of batch b has the idempotency key batch-<b>-<n>.
 //
 // The batch's row has the number of the next window's first part. After a crash another process reads the document from
 // its beginning, skips the parts before that number, and appends the window again. A part that was appended before the

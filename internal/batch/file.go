@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"weir/internal/filing"
 	"weir/internal/job"
-	"weir/internal/panics"
+	"weir/internal/lane"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -22,11 +21,11 @@ const (
 	// A window is full when it has windowParts parts, or when the bodies of its valid parts have at least windowBytes
 	// bytes.
 	windowParts, windowBytes = 200, 4 << 20
-	// appendsAtOnce is the number of keys whose parts are appended at the same time, by all open batches together. A
+	// appendsAtOnce is the number of parts that are appended at the same time, by all open batches together. A
 	// transaction of a lane has room for 49 messages with idempotency keys. appendsAtOnce is smaller, so that a
 	// transaction usually has room for posts, too.
-	appendsAtOnce = 48
-	// appendTimeout limits the time of one append.
+	appendsAtOnce = 40
+	// appendTimeout limits the time of appending appendsAtOnce parts.
 	appendTimeout = 15 * time.Second
 )
 
@@ -175,50 +174,48 @@ func (w *work) fileWindow(ctx context.Context, one *window) error {
 
 func idsName(id string, first int) string { return blobPrefix(id) + "ids/" + strconv.Itoa(first) }
 
-// appendParts appends the parts of one key in order, and the parts of different keys at the same time. After an error
-// the call can be repeated: a part that was appended already gets no second message, because of its idempotency key.
+// appendParts appends the parts of a window. The parts of a lane keep their order, and so do those of a key. After an
+// error the call can be repeated: a part that was appended already gets no second message, because of its idempotency
+// key.
 func (w *work) appendParts(ctx context.Context, parts []checkedPart) error {
-	byKey, order := map[string][]*checkedPart{}, []string{}
-	for i := range parts {
-		key := w.Filer.OrderOf(&parts[i].message)
-		if byKey[key] == nil {
-			order = append(order, key)
+	for some := range slices.Chunk(parts, appendsAtOnce) {
+		if err := w.appendSome(ctx, some); err != nil {
+			return err
 		}
-		byKey[key] = append(byKey[key], &parts[i])
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(appendsAtOnce)
-	for _, key := range order {
-		group.Go(panics.Guard(func() error {
-			for _, p := range byKey[key] {
-				if err := w.appendPart(ctx, p); err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
-	}
-	return group.Wait()
-}
-
-func (w *work) appendPart(ctx context.Context, p *checkedPart) error {
-	if err := w.appends.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer w.appends.Release(1)
-	limited, cancel := context.WithTimeout(ctx, appendTimeout)
-	defer cancel()
-	receipt, err := w.Filer.FileAdmitted(limited, p.message, partKey(w.batch.ID, p.part.number))
-	if filing.IsRefusal(err) {
-		p.refusal = err
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	p.id = receipt.Message.Public().String()
-	if !receipt.Stage.Final() {
-		w.Wake(receipt.Message.ID.Lane)
 	}
 	return nil
+}
+
+// appendSome appends at most appendsAtOnce parts.
+func (w *work) appendSome(ctx context.Context, parts []checkedPart) (err error) {
+	if err := w.appends.Acquire(ctx, int64(len(parts))); err != nil {
+		return err
+	}
+	defer w.appends.Release(int64(len(parts)))
+	limited, cancel := context.WithTimeout(ctx, appendTimeout)
+	defer cancel()
+	drafts := make([]lane.Draft, len(parts))
+	for i, p := range parts {
+		drafts[i] = lane.Draft{Message: p.message, IdempotencyKey: partKey(w.batch.ID, p.part.number)}
+	}
+
+	receipts, errs := w.Log.AppendInOrder(limited, drafts)
+	lanes := map[int]bool{}
+	for i := range parts {
+		switch {
+		case errs[i] == nil:
+			parts[i].id = receipts[i].Message.Public().String()
+			if !receipts[i].Stage.Final() {
+				lanes[receipts[i].Message.ID.Lane] = true
+			}
+		case filing.IsRefusal(errs[i]):
+			parts[i].refusal = errs[i]
+		case err == nil:
+			err = errs[i]
+		}
+	}
+	for number := range lanes {
+		w.Wake(number)
+	}
+	return err
 }

@@ -67,8 +67,8 @@ func (w *world) startProcess() *process {
 	store := w.lanes.FaultyStore(p.faults)
 	p.Runner = batch.New(batch.Config{Store: store, Blobs: p.faults.Blobs(w.lanes.Account.Blobs()),
 		Leases: p.faults.Leases(w.lanes.Account.Leases()), Lease: leaseLength, Contracts: w.set, MaxBody: maxBody,
-		Filer: &filing.Filer{Contracts: w.set, Log: lane.NewAppender(store, lanetest.Quiet), Fold: store.Fold},
-		Wake:  w.calls.CountWake, Refused: w.calls.CountRefusal, Now: time.Now, Logger: lanetest.Quiet})
+		Filer: &filing.Filer{Contracts: w.set}, Log: lane.NewAppender(store, lanetest.Quiet),
+		Wake: w.calls.CountWake, Refused: w.calls.CountRefusal, Now: time.Now, Logger: lanetest.Quiet})
 	return p
 }
 

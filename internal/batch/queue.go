@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// maxQueued is the largest number of unfinished batches of one upstream. Posts at the same moment can exceed it by
-	// a few.
+	// maxQueued is the largest number of unfinished batches of one upstream. Uploads at the same moment exceed it, by
+	// one for each that an instance receives meanwhile: they are few, because functions/batches limits them. An exact
+	// bound would need a row of each upstream that each of its posts changes.
 	maxQueued = 100
 	// queueRetry is the Retry-After of a refused batch.
 	queueRetry = 30 * time.Second

@@ -34,6 +34,11 @@ type Quotas interface {
 	AdmitBatch(ctx context.Context, upstream string, parts int) error
 }
 
+// Log appends messages to lanes; see lane.Appender.
+type Log interface {
+	AppendInOrder(ctx context.Context, drafts []lane.Draft) ([]lane.Receipt, []error)
+}
+
 // Config configures a Runner. All fields are required, except Quotas and FinishFile.
 type Config struct {
 	Store     *lane.Store // stores the messages
@@ -42,7 +47,8 @@ type Config struct {
 	Lease     time.Duration // length of a batch's lease: 15 to 60 s
 	Contracts *contract.Set // splits documents
 	MaxBody   int64         // largest size of a part, in bytes
-	Filer     *filing.Filer
+	Filer     *filing.Filer // checks the parts
+	Log       Log
 	Quotas    Quotas          // nil if the settings have no upstreams
 	Wake      func(lane int)  // wakes this process's worker of a lane; returns at once
 	Refused   func(err error) // is called for each part that the check finds invalid
@@ -60,7 +66,7 @@ type Runner struct {
 	store store
 	jobs  *job.Host
 	turns *turns
-	// appends limits the appends of all open batches to appendsAtOnce at the same time.
+	// appends limits the parts of all open batches that are appended at the same time to appendsAtOnce.
 	appends *semaphore.Weighted
 
 	mu sync.Mutex

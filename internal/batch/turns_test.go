@@ -51,8 +51,8 @@ func (w *world) startSlow(perPart, perTransaction time.Duration) *process {
 	store.Table = slowTable{store.Table, perTransaction}
 	p.Runner = batch.New(batch.Config{Store: store, Blobs: p.faults.Blobs(w.lanes.Account.Blobs()),
 		Leases: p.faults.Leases(w.lanes.Account.Leases()), Lease: leaseLength, Contracts: w.set, MaxBody: maxBody,
-		Filer: &filing.Filer{Contracts: slowContracts{w.set, perPart}, Log: lane.NewAppender(store, lanetest.Quiet)},
-		Wake:  w.calls.CountWake, Refused: w.calls.CountRefusal, Now: time.Now, Logger: lanetest.Quiet})
+		Filer: &filing.Filer{Contracts: slowContracts{w.set, perPart}}, Log: lane.NewAppender(store, lanetest.Quiet),
+		Wake: w.calls.CountWake, Refused: w.calls.CountRefusal, Now: time.Now, Logger: lanetest.Quiet})
 	return p
 }
 

@@ -32,8 +32,8 @@ func (w *world) startWithUpstreams() *process {
 		{Name: "pictures", Contracts: []string{"picture"}}}, store.Table, time.Now, unobserved{})
 	p.Runner = batch.New(batch.Config{Store: store, Blobs: w.lanes.Account.Blobs(), Leases: w.lanes.Account.Leases(),
 		Lease: leaseLength, Contracts: w.set, MaxBody: maxBody, Quotas: set,
-		Filer: &filing.Filer{Contracts: w.set, Log: lane.NewAppender(store, lanetest.Quiet), Limits: set},
-		Wake:  w.calls.CountWake, Refused: w.calls.CountRefusal, Now: time.Now, Logger: lanetest.Quiet})
+		Filer: &filing.Filer{Contracts: w.set, Limits: set}, Log: lane.NewAppender(store, lanetest.Quiet),
+		Wake: w.calls.CountWake, Refused: w.calls.CountRefusal, Now: time.Now, Logger: lanetest.Quiet})
 	return p
 }
 

@@ -119,13 +119,13 @@ func IsRefusal(err error) bool {
 // FileValid is File for a message that Validate has returned.
 func (f *Filer) FileValid(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error) {
 	if !f.isLimited(&m) {
-		return f.FileAdmitted(ctx, m, idempotencyKey)
+		return f.Log.AppendWithoutWake(ctx, m, idempotencyKey)
 	}
 	settle, err := f.Limits.Admit(ctx, m.Upstream, nameSubmission(&m, idempotencyKey))
 	if err != nil {
 		return lane.Receipt{}, err
 	}
-	filed, err := f.FileAdmitted(ctx, m, idempotencyKey)
+	filed, err := f.Log.AppendWithoutWake(ctx, m, idempotencyKey)
 	settle(appendResult(filed, err))
 	return filed, err
 }
@@ -154,9 +154,3 @@ func appendResult(filed lane.Receipt, err error) weir.AppendResult {
 // isLimited reports whether the limits of an upstream apply to a message. Even if Limits is nil, a part of a batch
 // can name an upstream: the batch can have been accepted under earlier settings.
 func (f *Filer) isLimited(m *weir.Message) bool { return m.Upstream != "" && f.Limits != nil }
-
-// FileAdmitted is FileValid without the limits of the upstream. It is for the parts of a batch, which were counted
-// against the quota when the batch was checked.
-func (f *Filer) FileAdmitted(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error) {
-	return f.Log.AppendWithoutWake(ctx, m, idempotencyKey)
-}

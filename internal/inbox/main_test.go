@@ -86,11 +86,11 @@ func (w *world) startProcess(changes ...func(*inbox.Config)) *process {
 	p := &process{w: w, faults: storagetest.NewFaults()}
 	store := w.lanes.FaultyStore(p.faults)
 	leases := p.faults.Leases(w.lanes.Account.Leases())
-	filer := &filing.Filer{Contracts: w.set, Callbacks: oneCallback{}, Log: lane.NewAppender(store, lanetest.Quiet),
-		Fold: store.Fold}
+	appender := lane.NewAppender(store, lanetest.Quiet)
+	filer := &filing.Filer{Contracts: w.set, Callbacks: oneCallback{}, Log: appender, Fold: store.Fold}
 	p.batches = batch.New(batch.Config{Store: store, Blobs: p.faults.Blobs(w.lanes.Account.Blobs()), Leases: leases,
-		Lease: leaseLength, Contracts: w.set, MaxBody: maxBody, Filer: filer, Wake: w.calls.CountWake,
-		Refused: func(error) {}, Now: time.Now, Logger: lanetest.Quiet,
+		Lease: leaseLength, Contracts: w.set, MaxBody: maxBody, Filer: filer, Log: appender,
+		Wake: w.calls.CountWake, Refused: func(error) {}, Now: time.Now, Logger: lanetest.Quiet,
 		FinishFile: func(ctx context.Context, b wire.Batch, file string) error {
 			return p.FinishBatch(ctx, b, file)
 		}})

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"weir/internal/clock"
 	"weir/internal/lane/rows"
 	"weir/internal/panics"
-	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
@@ -54,7 +54,7 @@ type Appender struct {
 
 // pendingBatch has the submissions that wait for the next transaction of one lane.
 type pendingBatch struct {
-	waiting         []*submission
+	waiting         []series
 	isFlushing      bool
 	head            Head          // as last read or written; zero = not known
 	lastDuration    time.Duration // duration of the last transaction
@@ -65,6 +65,7 @@ type pendingBatch struct {
 // submission is a message that waits to be appended.
 type submission struct {
 	ctx            context.Context
+	lane           int
 	message        weir.Message
 	idempotencyRow string // key of its idempotency row (i_); empty = no idempotency key
 	bodyHash       string
@@ -106,19 +107,35 @@ func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey st
 // receiver uses AppendWithoutWake to answer the post first, and then wakes the lane itself. On a machine with few
 // cores, a delivery that begins before the answer would delay the answer.
 func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
-	if r, found, err := a.store.findRepeat(ctx, m, idempotencyKey); found || err != nil {
-		return r, markNotAppended(err)
+	sub, known, err := a.newSubmission(ctx, m, idempotencyKey)
+	if sub == nil {
+		return known, err
 	}
-	sub := &submission{ctx: ctx, message: m, nonce: newNonce(), used: &a.used, done: make(chan result, 1)}
+	a.addToPending(series{sub})
+	return a.awaitResult(ctx, sub)
+}
+
+// newSubmission returns a submission that can be added to the waiting ones of its lane. If an earlier epoch has the
+// message, or after an error, there is no submission. After an error the message is certainly not appended.
+func (a *Appender) newSubmission(ctx context.Context, m weir.Message, idempotencyKey string) (*submission, Receipt,
+	error) {
+	if known, found, err := a.store.findRepeat(ctx, m, idempotencyKey); found || err != nil {
+		return nil, known, markNotAppended(err)
+	}
+	sub := &submission{ctx: ctx, message: m, lane: a.store.LaneOf(m.Key), nonce: newNonce(), used: &a.used,
+		done: make(chan result, 1)}
 	if err := sub.reserveMemory(); err != nil {
-		return Receipt{}, markNotAppended(err)
+		return nil, Receipt{}, markNotAppended(err)
 	}
-	lane, err := a.prepareSubmission(ctx, sub, idempotencyKey)
-	if err != nil {
+	if err := a.prepareSubmission(ctx, sub, idempotencyKey); err != nil {
 		sub.sendResult(result{err: err})
-		return Receipt{}, markNotAppended(err)
+		return nil, Receipt{}, markNotAppended(err)
 	}
-	a.addToPending(lane, sub)
+	return sub, Receipt{}, nil
+}
+
+// awaitResult waits for the result of a submission that was added to the waiting ones, until ctx ends.
+func (a *Appender) awaitResult(ctx context.Context, sub *submission) (Receipt, error) {
 	select {
 	case r := <-sub.done:
 		if r.err == nil && !r.receipt.Duplicate {
@@ -126,17 +143,17 @@ func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempo
 		}
 		return r.receipt, r.err
 	case <-ctx.Done():
-		go a.wakeFor(lane, sub)
+		go a.wakeFor(sub)
 		return Receipt{}, errAbandoned(ctx)
 	}
 }
 
 // wakeFor waits for the result of a submission whose caller has given up. It wakes the lane if the message was
 // appended.
-func (a *Appender) wakeFor(lane int, sub *submission) {
+func (a *Appender) wakeFor(sub *submission) {
 	defer panics.Log(a.log, "append: wake")
 	if r := <-sub.done; r.err == nil {
-		a.wakeLane(lane)
+		a.wakeLane(sub.lane)
 	}
 }
 
@@ -181,20 +198,18 @@ func (sub *submission) sendResult(r result) {
 	sub.done <- r
 }
 
-// prepareSubmission fills in the fields of the submission that do not depend on head, and returns the message's lane.
-// It stores a large body in a blob.
-func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idempotencyKey string) (int, error) {
+// prepareSubmission fills in the fields of the submission that do not depend on head. It stores a large body in a blob.
+func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idempotencyKey string) error {
 	m := &sub.message
-	lane := a.store.LaneOf(m.Key)
 	if idempotencyKey != "" {
 		bodySum := sha256.Sum256(m.Body)
 		sub.idempotencyRow, sub.bodyHash = idempotencyKeyRow(m.Key, idempotencyKey), hex.EncodeToString(bodySum[:])
 	}
 	var err error
 	sub.columns, err = storeBody(ctx, a.store.Bodies, m.Body,
-		blobName(a.store.Now(), a.store.Partition(lane), sub.nonce), acceptedBody)
+		blobName(a.store.Now(), a.store.Partition(sub.lane), sub.nonce), acceptedBody)
 	if err != nil {
-		return 0, APIError("append: store body", err)
+		return APIError("append: store body", err)
 	}
 	if shown := packShown(m.Shown); shown != "" {
 		rows.Put(sub.columns, rows.Shown.Is(shown))
@@ -206,20 +221,21 @@ func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idemp
 	if !m.DueAt.IsZero() {
 		m.DueAt = RoundDueTime(m.DueAt)
 	}
-	return lane, nil
+	return nil
 }
 
-// addToPending adds the submission to the waiting submissions of its lane. It starts flushPending, unless that function
-// already runs for the lane.
-func (a *Appender) addToPending(lane int, sub *submission) {
+// addToPending adds the series to the waiting ones of its lane. It starts flushPending, unless that function already runs
+// for the lane.
+func (a *Appender) addToPending(s series) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	lane := s[0].lane
 	g := a.lanes[lane]
 	if g == nil {
 		g = &pendingBatch{}
 		a.lanes[lane] = g
 	}
-	g.waiting = append(g.waiting, sub)
+	g.waiting = append(g.waiting, s)
 	if !g.isFlushing {
 		g.isFlushing = true
 		go a.flushPending(lane, g)
@@ -274,43 +290,35 @@ func (a *Appender) letOthersWrite(g *pendingBatch) {
 	}
 }
 
-// takeGroup removes and returns the next group: as many submissions as fit into one transaction. If no submission
-// waits, takeGroup returns nil.
-func (a *Appender) takeGroup(g *pendingBatch) []*submission {
+// takeGroup removes the next series that fit into one transaction, and returns their submissions. If no series waits,
+// takeGroup returns nil.
+func (a *Appender) takeGroup(g *pendingBatch) (group []*submission) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	ops, bytes, n := 1, 0, 0
-	for _, sub := range g.waiting {
-		ops++
-		if !sub.message.DueAt.IsZero() {
-			ops++
+	var taken transactionSize
+	n := 0
+	for _, s := range g.waiting {
+		for _, sub := range s {
+			taken.add(sub)
 		}
-		if sub.idempotencyRow != "" {
-			ops++
-		}
-		bytes += sub.size
-		if n > 0 && (ops > storage.MaxOps || bytes > rows.MaxGroupBytes) {
+		if n > 0 && taken.isTooLarge() {
 			break
 		}
+		group = append(group, s...)
 		n++
 	}
-	if n == 0 {
-		g.isFlushing = false
-		return nil
-	}
-	group := g.waiting[:n:n]
-	g.waiting = g.waiting[n:]
-	if len(g.waiting) == 0 {
+	if g.waiting = g.waiting[n:]; len(g.waiting) == 0 {
 		g.waiting = nil
 	}
+	g.isFlushing = n > 0
 	return group
 }
 
-// takeWaiting removes and returns all waiting submissions of a lane.
+// takeWaiting removes all waiting series of a lane, and returns their submissions.
 func (a *Appender) takeWaiting(g *pendingBatch) []*submission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	waiting := g.waiting
+	waiting := slices.Concat(g.waiting...)
 	g.waiting = nil
 	return waiting
 }

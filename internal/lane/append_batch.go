@@ -247,13 +247,20 @@ func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
 		return err
 	}
 	var rest []*submission
+	var answers sync.WaitGroup
 	for i, sub := range t.group {
 		if found[i] == nil {
 			rest = append(rest, sub)
 			continue
 		}
-		t.answerRepeat(ctx, sub, *found[i])
+		answers.Go(func() {
+			err := panics.Catch(func() error { t.answerRepeat(ctx, sub, *found[i]); return nil })
+			if err != nil {
+				sub.answerAll(result{err: APIError("append", err)})
+			}
+		})
 	}
+	answers.Wait()
 	if len(rest) == len(t.group) {
 		// No submission of the group has an idempotency row in storage. So the row of a message exists already: the
 		// known head is out of date.

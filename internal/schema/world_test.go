@@ -140,8 +140,8 @@ func (w *world) start(lanes int) {
 	w.must(err)
 	p.batches = batch.New(batch.Config{
 		Store: p.store, Blobs: recordedBlobs{w.account.Blobs(), p}, Leases: recordedLeases{w.account.Leases(), p},
-		Lease: leaseLength, Contracts: set, MaxBody: 1 << 20, Filer: &filing.Filer{Contracts: set, Log: p.appender},
-		Wake: p.drainer.Wake, Refused: func(error) {}, Now: time.Now, Logger: quietLog,
+		Lease: leaseLength, Contracts: set, MaxBody: 1 << 20, Filer: &filing.Filer{Contracts: set},
+		Log: p.appender, Wake: p.drainer.Wake, Refused: func(error) {}, Now: time.Now, Logger: quietLog,
 	})
 	p.keeper = history.NewKeeper(history.Config{Table: p.store.Table, Recorder: counts, Now: time.Now, Log: quietLog})
 }

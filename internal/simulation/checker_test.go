@@ -31,7 +31,7 @@ type counts struct {
 	Forgotten, Erased, Redacted, Discarded     int
 	Bulks, BulkReplayed, Blockers              int
 	Flowed, Missing                            int
-	Recovered, AwayEnds, Ended, Braked         int
+	Recovered, AwayEnds, Ended, Braked, Parts  int
 	Crowded, Turned, Removed, Kept, Items      int
 	Postponed, Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int
@@ -131,6 +131,7 @@ type checker struct {
 	runs      []weir.ID       // messages of the runs by hand that were answered
 	entries   map[int]audited // entries of the audit log by their numbers
 	erasures  []*erasure      // in worlds of audits
+	parts     filedParts      // in worlds of batches
 }
 
 func newChecker(w *world) *checker {
@@ -295,6 +296,10 @@ func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 			c.addViolation("books", "lane %d: %s was filed where %d was next", number, op.Key, f.id.Seq)
 		}
 		l.log = append(l.log, f)
+		if batch := text("Batch"); batch != "" {
+			number, _ := v["Part"].(int64)
+			c.checkPart(f, batch, int(number))
+		}
 	}
 }
 

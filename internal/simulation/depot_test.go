@@ -73,8 +73,8 @@ func (w *depot) newClerk(name string) *clerk {
 	appender := lane.NewAppender(p.store, discardLog)
 	p.filer = &filing.Filer{Contracts: w.contracts, Log: appender, Limits: p.limits}
 	p.batches = batch.New(batch.Config{Store: p.store, Blobs: blobs, Leases: p.leases, Lease: depotLease,
-		Contracts: w.contracts, MaxBody: depotBody, Filer: p.filer, Wake: p.drainer.Wake,
-		Refused: func(error) {}, Now: time.Now, Logger: discardLog,
+		Contracts: w.contracts, MaxBody: depotBody, Filer: p.filer, Log: appender,
+		Wake: p.drainer.Wake, Refused: func(error) {}, Now: time.Now, Logger: discardLog,
 		FinishFile: func(ctx context.Context, b api.Batch, file string) error {
 			return p.inbox.FinishBatch(ctx, b, file)
 		}})

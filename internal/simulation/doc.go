@@ -33,6 +33,7 @@
 //   - TestShortPages (short_pages_test.go): storage answers most queries with fewer rows than the caller asked for.
 //   - TestMoves (moves_test.go): there are no faults, but the platform removes instances in order.
 //   - TestKillers (killers_test.go): one message ends each process that sends it.
+//   - TestBatches (batches_test.go): many parts of a batch are appended with one call.
 //   - TestAudits (audits_test.go): operators' changes are entries of the audit log, which erasures redact.
 //   - TestChains (chains_test.go, chain_cms_test.go): a chain of several requests writes each message to the CMS.
 //   - TestRelane (relane_test.go): the number of lanes changes.

@@ -118,7 +118,8 @@ func buildWithOverlay(dir string, files map[string]string, binary string) error 
 // listProgramMutants returns the mutants that change the program.
 func listProgramMutants() []mutant {
 	all := slices.Concat(mutants, mutantsSeenFromOutside, mutantsOfLarge, mutantsOfMoves,
-		mutantsOfShortPages, mutantsOfKillers, mutantsOfAudits, mutantsOfGrowth, mutantsOfAhead, mutantsOfLife, mutantsOfChains, relaneMutants)
+		mutantsOfShortPages, mutantsOfKillers, mutantsOfBatches, mutantsOfAudits,
+		mutantsOfGrowth, mutantsOfAhead, mutantsOfLife, mutantsOfChains, relaneMutants)
 	return slices.DeleteFunc(all, func(m mutant) bool { return m.file == "" })
 }
 

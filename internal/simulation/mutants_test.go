@@ -50,7 +50,7 @@ var mutants = []mutant{
 	{"an unanswered append is taken for a failure", "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.pending.head = nil, Head{}\n\t\treturn err", "twice", ""},
 	{"an append takes its own rows for another's", "lane/append_batch.go", "err != nil || filed {", "err != nil || filed && false {", "twice|history", "3000@294"},
 	{"'not there' believed after a timeout", "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed",
-		"if _, gone := t.a.store.ReadMessage(ctx, t.lane, t.firstSeq); storage.Is(gone, storage.NotFound) {\n\t\t\tt.a.mu.Lock()\n\t\t\tt.group = append(t.group, t.pending.waiting...)\n\t\t\tt.pending.waiting, t.ops = nil, nil\n\t\t\tt.a.mu.Unlock()\n\t\t}\n\t\treturn err", "lost|twice|history", "3000@973"},
+		"if _, gone := t.a.store.ReadMessage(ctx, t.lane, t.firstSeq); storage.Is(gone, storage.NotFound) {\n\t\t\tt.group, t.ops = append(t.group, t.a.takeWaiting(t.pending)...), nil\n\t\t}\n\t\treturn err", "lost|twice|history", "3000@973"},
 	{"an outsider writes tail", "", "", "", "outsider", ""},
 	{"redirects followed", "cms/exchange.go", "CheckRedirect: noRedirects", "CheckRedirect: func(*http.Request, []*http.Request) error { _ = noRedirects; return nil }", "redirect", ""},
 	{"watch and sweep off", "drain/lane_worker.go", "case r.State == Busy:\n\t\tt.waitWatching(", "case r.State == Busy:\n\t\tt.awaitWake(forever)\n\t\tt.waitWatching(", "stuck", ""},
@@ -177,6 +177,12 @@ var mutantsOfShortPages = []mutant{
 var mutantsOfKillers = []mutant{
 	{"a holder that made no attempt ends the crashes in a row", "drain/crash_guard.go", "if g.hasSurvived {", "if true {", "killer|stuck", "30"},
 	{"an attempt that was not made absolves its message", "drain/crash_guard.go", "if outcome == weir.OutcomeNone {", "if false {", "killer", "1@102"},
+}
+
+// mutantsOfBatches has the mutants that TestBatches catches.
+var mutantsOfBatches = []mutant{
+	{"parts of a lane are appended in another order", "lane/append_in_order.go", "		if d.sub != nil {\n			s = append(s, d.sub)", "		if d.sub != nil {\n			s = append(series{d.sub}, s...)", "parts", "30"},
+	{"a part behind a failed part is appended", "lane/append_in_order.go", "			refuseBehind(drafts[n:])\n			return\n", "", "parts", "30"},
 }
 
 // mutantsOfAudits has the mutants that TestAudits catches.

@@ -46,6 +46,7 @@ func (c *checker) checkAtRest(ctx context.Context, isAtRest bool) {
 	c.checkBulkReplays(ctx)
 	c.checkAllTold(ctx)
 	c.checkItems()
+	c.checkAllParts()
 	for _, s := range c.expected {
 		if s.id.IsZero() {
 			continue

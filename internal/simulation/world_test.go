@@ -76,16 +76,17 @@ type settings struct {
 	refusedRow            int              // sequence number of a row of lane 0 that storage never removes; -1 = none
 	refusesBody           bool             // storage refuses to remove one body
 
-	missing missing  // see missing_test.go
-	braking *braking // see brakes_test.go
-	absence *absence // see recoveries_test.go; nil = the CMS is not away
-	hosting hosting  // see host_test.go
-	sizes   sizes    // see sizes_test.go
-	leaving leaving  // see moves_test.go
-	chains  chaining // see chains_test.go
-	killing killing  // see killers_test.go
-	audits  auditing // see audits_test.go
-	mutant  string   // name of the mutant that is tried; see mutants_test.go
+	missing  missing  // see missing_test.go
+	braking  *braking // see brakes_test.go
+	absence  *absence // see recoveries_test.go; nil = the CMS is not away
+	hosting  hosting  // see host_test.go
+	sizes    sizes    // see sizes_test.go
+	leaving  leaving  // see moves_test.go
+	chains   chaining // see chains_test.go
+	killing  killing  // see killers_test.go
+	batching batching // see batches_test.go
+	audits   auditing // see audits_test.go
+	mutant   string   // name of the mutant that is tried; see mutants_test.go
 }
 
 // drawSettings draws the settings of a usual world.
@@ -205,7 +206,7 @@ type trace struct {
 // isTraceWanted reports whether the trace of a run is printed or compared.
 func isTraceWanted() bool {
 	names := []string{"SEED", "REPLAY", "LARGE_TRACE", "MOVES_TRACE", "CHAINS_TRACE", "SHORT_TRACE",
-		"KILLERS_TRACE", "AUDITS_TRACE"}
+		"KILLERS_TRACE", "AUDITS_TRACE", "BATCHES_TRACE"}
 	return slices.ContainsFunc(names, func(name string) bool { return os.Getenv(name) != "" })
 }
 
@@ -333,6 +334,7 @@ func (w *world) liveThrough(ctx context.Context) {
 	w.watchSizes(ctx)
 	w.sendMessages(ctx)
 	w.sendCrowd(ctx)
+	w.postBatches(ctx)
 	w.startOperators(ctx)
 	w.replayInBulk(ctx)
 	w.startPauses(ctx)
