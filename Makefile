@@ -21,7 +21,7 @@ FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/functi
 AZURITE := tools/azurite/node_modules/.bin/azurite
 OPENAPI := tools/openapi/node_modules/.bin/redocly
 
-.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages quick test-cms forwarding upgrade simulate lint vulncheck build release infra bench profile microbench clean azurite openapi tools
+.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages quick test-cms forwarding upgrade simulate crash lint vulncheck build release infra bench profile microbench clean azurite openapi tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -137,6 +137,12 @@ else
 	  SEEDS=$$(( ($(SEEDS)+n-1)/n )) FROM=$$(($(FROM)+i)) LARGE=$$(( ($(SEEDS)/1000+n-1)/n )) LARGE_FROM=$$(($(FROM)+i)) MOVES=$$(( ($(SEEDS)/100+n-1)/n )) MOVES_FROM=$$(($(FROM)+i)) CHAINS=$$(( ($(SEEDS)/20+n-1)/n )) CHAINS_FROM=$$(($(FROM)+i)) STEP=$$n build/simulation.test -test.run '^(TestSeeds|TestLarge|TestMoves|TestChains)$$' -test.v -test.timeout 0 & pids="$$pids $$!"; \
 	done; status=0; for p in $$pids; do wait $$p || status=1; done; exit $$status
 endif
+
+KILLS ?= 200
+CUTS ?= 50
+
+crash: ## KILLS=200 CUTS=50: kills a process of the embedded store, and cuts its power, at any moment; needs strace
+	KILLS=$(KILLS) CUTS=$(CUTS) go test -count=1 -timeout 0 -v -run '^(TestKilled|TestPowerCut)$$' ./internal/storage/embedded
 
 lint: build/lint/revive build/lint/staticcheck openapi ## formatting, vet, staticcheck, revive, gocritic, errorlint, openapi.yaml, long lines since LINT_BASE
 	@out=$$(gofmt -l functions handler internal tools); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }

@@ -33,6 +33,8 @@ find_missing() {
   command -v gcc >/dev/null || missing+=(gcc libc6-dev)
   [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
   command -v chromium >/dev/null || missing+=(chromium)
+  # It records the writes of the embedded store for power cuts, and lets the disk fail.
+  command -v strace >/dev/null || missing+=(strace)
 
   # For a real WordPress, which make wordpress unpacks, and for a real RabbitMQ: the tests start nodes of their own.
   installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' 2>/dev/null | sed -n 's/ installed$//p')

@@ -78,12 +78,12 @@ func (m machine) runInstall(t *testing.T, args ...string) (string, int) {
 
 func TestInstallPackages(t *testing.T) {
 	t.Parallel()
-	programs := []string{"make", "gcc", "curl", "chromium"}
+	programs := []string{"make", "gcc", "curl", "chromium", "strace"}
 	full := machine{programs: programs, node: "v20.1.0", gov: "go1.26.8", packages: allPackages, system: "debian"}
 	bare := full
 	bare.programs, bare.packages = []string{"make"}, ""
-	const missing = "missing: curl gcc libc6-dev chromium php-cli php-mysql php-xml php-curl mariadb-server-core " +
-		"mariadb-client-core rabbitmq-server\n"
+	const missing = "missing: curl gcc libc6-dev chromium strace php-cli php-mysql php-xml php-curl " +
+		"mariadb-server-core mariadb-client-core rabbitmq-server\n"
 	const noNode = "Node 20 with npm is missing: install it from https://nodejs.org"
 	with := func(m machine, change func(*machine)) machine {
 		change(&m)
@@ -147,7 +147,7 @@ func TestInstallPackages(t *testing.T) {
 			nil, "", 0,
 		},
 		"Chromium is a snap": {with(bare, func(m *machine) {
-			m.system, m.programs = "ubuntu", []string{"make", "curl", "gcc"}
+			m.system, m.programs = "ubuntu", []string{"make", "curl", "gcc", "strace"}
 			m.packages = allPackages
 		}), nil, "missing: chromium\nUbuntu has Chromium only as a snap, which the tests cannot use: " +
 			"install Google Chrome, then sudo ln -s /usr/bin/google-chrome /usr/local/bin/chromium\n", 2},

@@ -55,6 +55,9 @@ func checkStructure(db *bolt.DB) error {
 		}
 		defer func() { err = errors.Join(err, tx.Rollback()) }()
 
+		if err := walkPages(tx); err != nil {
+			return err
+		}
 		for problem := range tx.Check() {
 			if err == nil {
 				err = fmt.Errorf("%w: %w", errDamaged, problem)

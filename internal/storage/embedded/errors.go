@@ -64,7 +64,7 @@ func explainOpen(err error) error {
 	case isFull(err):
 		return fmt.Errorf("%s: %w", codeFull, err)
 	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum),
-		errors.Is(err, berrors.ErrVersionMismatch):
+		errors.Is(err, berrors.ErrVersionMismatch), errors.Is(err, errDamaged):
 		return fmt.Errorf("%s is no store of Weir, or it is damaged (%w): restore a back-up", dataName, err)
 	}
 

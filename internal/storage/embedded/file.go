@@ -99,6 +99,9 @@ func createData(path string) error {
 func openFile(path string, noSync bool) (db *bolt.DB, err error) {
 	defer recoverFault(&err)
 
+	if err := walkIfNeeded(path); err != nil {
+		return nil, err
+	}
 	db, err = bolt.Open(path, 0o600, fileOptions(noSync))
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, fmt.Errorf("another program has %s open", path)

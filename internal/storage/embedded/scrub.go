@@ -46,8 +46,10 @@ func (s *Store) Scrub(ctx context.Context) error {
 func (c *scrubber) scrubAll(ctx context.Context) error {
 	for isDone := false; !isDone; {
 		var err error
-		if isDone, err = c.scrubPart(ctx); err != nil {
-			return readError("scrub", err)
+		if isDone, err = c.scrubPart(ctx); ctx.Err() != nil {
+			return endedError(ctx, "scrub")
+		} else if err != nil {
+			return notDone("scrub", err)
 		}
 	}
 
@@ -139,20 +141,27 @@ func isFree(tx *bolt.Tx, id int) bool {
 	return err == nil && (info == nil || info.Type == "free")
 }
 
-// zeroPages overwrites pages if they have other bytes than zeros.
+// zeroPages overwrites the pages that have other bytes than zeros.
 func (c *scrubber) zeroPages(first, end int) (wrote bool, err error) {
 	data := make([]byte, (end-first)*pageSize)
 	if _, err := c.file.ReadAt(data, int64(first)*pageSize); err != nil {
 		return false, err
 	}
-	zeros := make([]byte, len(data))
-	if bytes.Equal(data, zeros) {
-		return false, nil
-	}
-	_, err = c.file.WriteAt(zeros, int64(first)*pageSize)
 
-	return true, err
+	for n := range end - first {
+		if bytes.Equal(data[n*pageSize:(n+1)*pageSize], zeroPage[:]) {
+			continue
+		}
+		if _, err := c.file.WriteAt(zeroPage[:], int64(first+n)*pageSize); err != nil {
+			return wrote, err
+		}
+		wrote = true
+	}
+
+	return wrote, nil
 }
+
+var zeroPage [pageSize]byte
 
 // repeat scrubs after each interval in which something was written, until ctx ends. An error, such
 // as a full disk, is no reason to stop.
