@@ -262,7 +262,7 @@ func TestBody(t *testing.T) {
 		t.Errorf("got %d %s, want status 200 and body %v", w.Code, w.Body, string(message.Message.Body))
 	}
 	for name, want := range map[string]string{
-		"Content-Type": "text/html", "X-Content-Type-Options": "nosniff",
+		"Content-Type": "text/html", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
 		"Content-Security-Policy": "sandbox; default-src 'none'",
 		"Content-Disposition":     `attachment; filename="` + id + `.xml"`,
 	} {
