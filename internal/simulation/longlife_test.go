@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"weir/internal/contract"
 	"weir/internal/filing"
 	"weir/internal/lane"
+	"weir/internal/notify"
 	"weir/internal/recur"
 	"weir/internal/replay"
 	"weir/internal/storage/memory"
@@ -65,15 +68,21 @@ func liveLong(t *testing.T, seed uint64) {
 			t.Fatal(err)
 		}
 		p := w.newClerk("resident")
+		hook := &hesitantHook{}
+		mail := newMail(p, hook)
 		posted := 0
 		for day := range lifeDays {
-			posted += p.liveOn(t, day)
+			posted += p.liveOn(t, mail, day)
 			synctest.Wait()
-			w.checkMemory(t, day, p)
+			w.checkMemory(t, day, p, mail)
 		}
 		p.stop(false)
-		if posted != lifeDays*lifeKeys {
-			t.Errorf("got %d messages, want %d", posted, lifeDays*lifeKeys)
+		if err := mail.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if events := int(hook.asked.Load()); posted != lifeDays*lifeKeys || events < posted {
+			t.Errorf("got %d messages and %d requests for their events, want %d and as many at least", posted, events,
+				lifeDays*lifeKeys)
 		}
 		if len(w.problems) > 0 {
 			t.Errorf("seed %d: %.2000s", seed, strings.Join(w.problems, "\n"))
@@ -92,8 +101,30 @@ func (hesitant) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return taker{}.Send(ctx, d)
 }
 
+// newMail adds the sender of callbacks to the process.
+func newMail(p *clerk, hook http.RoundTripper) *notify.Sender {
+	store := *p.store
+	mail := notify.New(notify.Config{Store: &store, Leases: p.leases, Transport: hook, Now: time.Now,
+		Log: discardLog, Rand: p.w.dice.newSource("mail"),
+		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.test"}, Secret: mailKeys}})
+	p.store.Notifier = mail
+	return mail
+}
+
+// hesitantHook is a receiver that refuses each third event, and then takes it.
+type hesitantHook struct{ asked atomic.Int64 }
+
+// RoundTrip implements http.RoundTripper.
+func (h *hesitantHook) RoundTrip(r *http.Request) (*http.Response, error) {
+	status := http.StatusNoContent
+	if h.asked.Add(1)%3 == 0 {
+		status = http.StatusServiceUnavailable
+	}
+	return &http.Response{StatusCode: status, Body: http.NoBody, Request: r}, nil
+}
+
 // liveOn lets the process work for a day, and returns the number of messages that it has taken.
-func (p *clerk) liveOn(t *testing.T, day int) (posted int) {
+func (p *clerk) liveOn(t *testing.T, mail *notify.Sender, day int) (posted int) {
 	t.Helper()
 	ctx := t.Context()
 	for hour := range 24 {
@@ -104,7 +135,7 @@ func (p *clerk) liveOn(t *testing.T, day int) (posted int) {
 				key = rejectedKey
 			}
 			_, err := p.filer.File(ctx, filing.Submission{ContentType: "application/xml",
-				Options: filing.Options{IdempotencyKey: name, Upstream: "shop"},
+				Options: filing.Options{IdempotencyKey: name, Upstream: "shop", Callback: "https://hooks.test/" + name},
 				Body:    fmt.Appendf(nil, `<article path="%s">1</article>`, key)})
 			if err != nil {
 				t.Fatal(err)
@@ -122,7 +153,7 @@ func (p *clerk) liveOn(t *testing.T, day int) (posted int) {
 			}
 		}
 		_, _ = p.replays.Start(ctx, replay.Spec{RatePerMinute: 60, StopAtErrorRate: 1})
-		p.rest(ctx)
+		p.rest(ctx, mail)
 		time.Sleep(50 * time.Minute)
 	}
 	return posted
@@ -136,10 +167,13 @@ func (p *clerk) changeSchedule(ctx context.Context, name string) {
 }
 
 // rest lets the process do all that there is to do, as sweeps do.
-func (p *clerk) rest(ctx context.Context) {
+func (p *clerk) rest(ctx context.Context, mail *notify.Sender) {
 	for range 5 {
 		for number := range depotLanes {
 			p.drainer.Wake(number)
+			if control, err := p.store.ReadControl(ctx, number); err == nil {
+				mail.ObserveLane(number, control)
+			}
 		}
 		_ = p.batches.ResumeOrphans(ctx)
 		_ = p.schedules.Load(ctx)
@@ -153,11 +187,11 @@ func (p *clerk) rest(ctx context.Context) {
 }
 
 // checkMemory checks the length of each map and each list that the process can reach.
-func (w *depot) checkMemory(t *testing.T, day int, p *clerk) {
+func (w *depot) checkMemory(t *testing.T, day int, p *clerk, mail *notify.Sender) {
 	t.Helper()
 	m := &memoryWalk{seen: map[uintptr]bool{}, longest: map[string]int{}}
 	for _, part := range []any{p.store, p.audit, p.counts, p.history, p.drainer, p.limits, p.filer, p.batches, p.inbox,
-		p.replays, p.schedules, p.upkeep} {
+		p.replays, p.schedules, p.upkeep, mail} {
 		m.visit(reflect.ValueOf(part), reflect.TypeOf(part).String())
 	}
 	if day == 0 {
