@@ -30,9 +30,6 @@ type Rehearsal struct {
 	IsLive bool
 }
 
-// SingleStep is the step name of the only request if a contract has no steps.
-const SingleStep = "request"
-
 // ErrNoAnswer is the error that Rehearsal.Answer returns if there is no answer to a request.
 var ErrNoAnswer = errors.New("there is no answer")
 

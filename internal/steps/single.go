@@ -9,6 +9,9 @@ import (
 // After a longer answer the connection cannot be reused.
 const maxSingleAnswer = 64 << 10
 
+// singleName is the name of a single request in trials and in files of answers.
+const singleName = "request"
+
 // placeholderName is the name in an environment under which a single request stores the message for
 // its placeholders.
 const placeholderName = "\x00message"
@@ -43,7 +46,7 @@ func newSingle(method, url string) *chain {
 		to.parts = append(to.parts, templatePart{literal: url[:at[0]]}, templatePart{expression: value})
 		url = url[at[1]:]
 	}
-	st := &step{name: cms.SingleStep, method: method, body: messageBody{},
+	st := &step{name: singleName, method: method, body: messageBody{},
 		address: &address{text: to, takesEmpty: true}}
 	return &chain{isSingle: true, steps: []*step{st}}
 }
