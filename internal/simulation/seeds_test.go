@@ -115,7 +115,7 @@ const maxReplays = 12
 //   - A select chooses at random if two of its cases become ready in the same nanosecond.
 //   - A busy machine can interrupt a goroutine between two events of the same nanosecond.
 //
-// So the test allows that one seed in ten needs more than two runs.
+// So the test looks again at a seed that needs more than two runs, and allows that one seed in ten needs them twice.
 func TestSeeds_ReplayExactly(t *testing.T) {
 	if os.Getenv("REPLAY") == "" {
 		// The binary of the mutants has no race detector, and runs the program unchanged without a name of a mutant.
@@ -128,16 +128,21 @@ func TestSeeds_ReplayExactly(t *testing.T) {
 	interrupted := 0
 	for seed := uint64(1); seed <= seeds; seed++ {
 		tries, differs := replaySeed(t, seed)
+		if tries > 2 && tries <= maxReplays {
+			t.Logf("seed %d needed %d tries: %s", seed, tries, differs)
+			tries, differs = replaySeed(t, seed)
+		}
+
 		switch {
 		case tries > maxReplays:
 			t.Errorf("seed %d differs each time: %s", seed, differs)
 		case tries > 2:
 			interrupted++
-			t.Logf("seed %d needed %d tries: %s", seed, tries, differs)
+			t.Logf("seed %d needed %d tries again: %s", seed, tries, differs)
 		}
 	}
 	if interrupted > most {
-		t.Errorf("%d of %d seeds did not replay at once", interrupted, seeds)
+		t.Errorf("%d of %d seeds did not replay at once, want at most %d", interrupted, seeds, most)
 	}
 }
 
