@@ -107,7 +107,7 @@ func (f *fakeServer) newConsole() (s *console, stdout, stderr *bytes.Buffer) {
 	s, stdout, stderr = newTestConsole(func(name string) string {
 		return map[string]string{"WEIR_URL": f.server.URL, "WEIR_CODE": "s3cret"}[name]
 	})
-	s.stdin, s.gracePeriod = strings.NewReader(""), time.Minute
+	s.stdin, s.gracePeriod = strings.NewReader(""), 10*time.Minute
 	s.firstRetryWait, s.pollInterval = time.Millisecond, time.Millisecond
 	return s, stdout, stderr
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -287,13 +288,19 @@ func TestSplit_Memory(t *testing.T) {
 	}
 }
 
-func timeSplit(t *testing.T, document string) time.Duration {
+// timeSplit returns the least time of up to ten splits. It ends earlier if a split takes at most the time "most". One
+// split alone can take any time on a busy machine.
+func timeSplit(t *testing.T, document string, most time.Duration) time.Duration {
 	t.Helper()
-	began := time.Now()
-	if parts, err := splitText(t, strings.NewReader(document), "", "/a/b"); err != nil || len(parts) != 1000 {
-		t.Fatalf("got %d parts and %v, want 1000", len(parts), err)
+	least := time.Duration(math.MaxInt64)
+	for tries := 0; tries < 10 && least > most; tries++ {
+		began := time.Now()
+		if parts, err := splitText(t, strings.NewReader(document), "", "/a/b"); err != nil || len(parts) != 1000 {
+			t.Fatalf("got %d parts and %v, want 1000", len(parts), err)
+		}
+		least = min(least, time.Since(began))
 	}
-	return time.Since(began)
+	return least
 }
 
 // Thousands of namespaces must not make the Splitter much slower. The case InScope has many elements inside the element
@@ -306,12 +313,12 @@ func TestSplit_ManyNamespaces(t *testing.T) {
 	}
 	parts := strings.Repeat("<b/>", 1000)
 	plain := "<a>" + parts + "<d>" + strings.Repeat("<c/>", 20_000) + "</d></a>"
-	most := 20*timeSplit(t, plain) + time.Second
+	most := 20*timeSplit(t, plain, time.Hour) + time.Second
 	for name, document := range map[string]string{
 		"InScope": "<a>" + parts + "<d" + declarations.String() + ">" + strings.Repeat("<c/>", 20_000) + "</d></a>",
 		"Ended":   "<a><d" + declarations.String() + "/>" + parts + "</a>",
 	} {
-		if took := timeSplit(t, document); took > most {
+		if took := timeSplit(t, document, most); took > most {
 			t.Errorf("%s: took %s; want %s at most, 20 times the time of a document without namespaces and 1 s", name,
 				took, most)
 		}

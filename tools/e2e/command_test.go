@@ -63,11 +63,11 @@ func (s *system) openAppender(lanes int) (*lane.Appender, *azure.Account) {
 }
 
 // appendMessage appends version n+1 of the article at path. If Weir reports Unavailable, appendMessage tries again for
-// up to a minute.
+// up to a minute, or longer on a busy machine (see slowdown).
 func (s *system) appendMessage(a *lane.Appender, path string, n int) weir.Message {
 	s.t.Helper()
 	body := fmt.Sprintf(`<article path="%s" version="%d"><title>T</title></article>`, path, n+1)
-	for limit := time.Now().Add(time.Minute); ; {
+	for limit := time.Now().Add(slowdown * time.Minute); ; {
 		r, err := a.Append(s.t.Context(), weir.Message{Contract: "article", Key: path, ContentType: "application/xml",
 			Body: []byte(body)}, "")
 		if weir.KindOf(err) == weir.Unavailable && time.Now().Before(limit) {
@@ -173,9 +173,16 @@ func TestCommand_PollFlags(t *testing.T) {
 		s.runHandler(t.Context(), app, []string{away}, "poll").checkOutput(t, 1, "", `storage could not be opened`)
 	})
 	t.Run("ToldToEnd", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		appender, _ := s.openAppender(1)
+		s.appendMessage(appender, "/told", 1)
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		s.runHandler(ctx, app, nil, "poll", "--period", "1h").checkOutput(t, 0, `^poll: \d+ runs`, "")
+		ended := make(chan commandResult, 1)
+		go func() { ended <- s.runHandler(ctx, app, nil, "poll", "--period", "1h") }()
+		s.awaitCondition("the process delivers", time.Minute, func() bool { return s.readStats().Writes == 1 })
+		cancel()
+		end := <-ended
+		end.checkOutput(t, 0, `^poll: \d+ runs`, "")
 	})
 	t.Run("JSON", func(t *testing.T) {
 		s.runHandler(t.Context(), app, nil, "poll", "--json", "--period", "5s", "--idle", "1s", "--estimate", "100ms").

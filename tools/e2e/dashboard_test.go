@@ -117,11 +117,11 @@ func TestStop_KeepsTheFigures(t *testing.T) {
 		}
 		c.addHost()
 		if strings.Count(c.output.String(), written) == before {
-			counted = c.countAttempts(counted + each)
+			counted = c.countAttempts(counted+each, 10*time.Second)
 			continue
 		}
 		inTime++
-		if got := c.countAttempts(counted + each); got != counted+each {
+		if got := c.countAttempts(counted+each, slowdown*10*time.Second); got != counted+each {
 			t.Fatalf("after stop %d the page counts %d attempts, want %d", round, got, counted+each)
 		}
 		counted += each
@@ -133,16 +133,16 @@ func TestStop_KeepsTheFigures(t *testing.T) {
 }
 
 // countAttempts returns the number of attempts that the page shows. It reads the page until the number equals want or
-// 10 s have passed.
-func (c *fleetSystem) countAttempts(want int) (shown int) {
+// the time "limit" has passed.
+func (c *fleetSystem) countAttempts(want int, limit time.Duration) (shown int) {
 	c.t.Helper()
 	pattern := regexp.MustCompile(`<dt>Attempts</dt><dd>(\d+)</dd>`)
-	limit := time.Now().Add(10 * time.Second)
+	over := time.Now().Add(limit)
 	// Reads without a pause would take the processor from the handlers.
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 
-	for ; time.Now().Before(limit) && shown != want; <-ticker.C {
+	for ; time.Now().Before(over) && shown != want; <-ticker.C {
 		if found := pattern.FindStringSubmatch(c.readPage("/api/dashboard")); found != nil {
 			shown, _ = strconv.Atoi(found[1])
 		}

@@ -166,7 +166,7 @@ func callAPI[T any](s *system, method, path, contentType, body string, want int)
 		key = rand.Text()
 	}
 	status, text := s.callOnce(method, path, contentType, body, key)
-	for limit := time.Now().Add(time.Minute); status == http.StatusServiceUnavailable &&
+	for limit := time.Now().Add(slowdown * time.Minute); status == http.StatusServiceUnavailable &&
 		time.Now().Before(limit); {
 		<-time.After(time.Second)
 		status, text = s.callOnce(method, path, contentType, body, key)

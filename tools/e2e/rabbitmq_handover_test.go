@@ -61,7 +61,7 @@ func TestRabbitMQ_NumberOfLanesChanges(t *testing.T) {
 	select {
 	case <-p.ended:
 	case <-time.After(slowdown * 2 * time.Minute):
-		t.Fatalf("the consumer runs after 2m, want it to end: %s", p.output.String())
+		t.Fatalf("the consumer runs on, want it to end: %s", p.output.String())
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 200 {
 		t.Errorf("got exit code %d, want 200", code)

@@ -164,8 +164,8 @@ func TestTrace_CommandFlushes(t *testing.T) {
 	s.appendMessage(appender, "/p/a", 1)
 	began := time.Now()
 	s.runHandler(t.Context(), app, env, "drain").checkOutput(t, 0, "delivered", "not all was exported")
-	if took := time.Since(began); took > time.Minute {
-		t.Errorf("it took %s, want at most 1m", took)
+	if took := time.Since(began); took > slowdown*time.Minute {
+		t.Errorf("it took %s, want at most 1m on a quiet machine", took)
 	}
 }
 
