@@ -68,7 +68,7 @@ LONGEST := $(addprefix internal/,simulation storage/azure drain overview)
 
 # The tests of these packages watch other processes, such as handlers and browsers, which have no race detector. They
 # wait much of the time, so all other tests run at the same time, and two of these packages: the longest, and beside it
-# the others.
+# the others. The other tests have a lower priority, because these take longest, and wait for a slow storage.
 OF_PROCESSES := e2e bench pages release realbroker realcms
 
 # Compilers, linkers and tests have memory enough. The garbage collector would take a sixth of their time.
@@ -78,8 +78,8 @@ TEST_GOGC := 400
 # packages, because testprogress counts what follows the last flag.
 GO_TEST = go test $(1) -shuffle=on -count=1 -vet=off -timeout 0 $(TESTFLAGS)
 LONGEST_FIRST = $(addprefix ./,$(LONGEST)) $(call LIST_OTHERS,.,$(LONGEST))
-TEST_PROGRAM = $(call GO_TEST,-C .) -race -json $(LONGEST_FIRST)
-TEST_TOOLS = $(call GO_TEST,-C tools) -race -p 1 -json $(call LIST_OTHERS,tools,$(OF_PROCESSES))
+TEST_PROGRAM = nice -n 4 $(call GO_TEST,-C .) -race -json $(LONGEST_FIRST)
+TEST_TOOLS = nice -n 4 $(call GO_TEST,-C tools) -race -p 1 -json $(call LIST_OTHERS,tools,$(OF_PROCESSES))
 TEST_PROCESSES = $(call GO_TEST,-C tools) -p 2 -json $(addprefix ./,$(OF_PROCESSES))
 
 # The test of the Dockerfile runs its `go mod download` without a proxy. The build alone does not fetch each module of

@@ -150,8 +150,10 @@ func listDescendants(pid int) (found []int) {
 }
 
 // describeCommand returns the beginning of a command, with the module that it tests and the flag of the race detector,
-// and the number of packages. The packages follow the last flag, which has no value of its own.
+// and the number of packages. The packages follow the last flag, which has no value of its own. A program that runs go,
+// such as nice, has no part in the name.
 func describeCommand(command []string) (name string, packages int) {
+	command = command[max(0, slices.Index(command, "go")):]
 	name = strings.Join(command[:min(2, len(command))], " ")
 	if i := slices.Index(command, "-C"); i >= 0 && i+1 < len(command) {
 		name += " -C " + command[i+1]

@@ -184,8 +184,9 @@ func TestDescribeCommand(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"go test -C tools -race -timeout 0 -json weir/a weir/b": "go test -C tools -race 2",
-		"go test -json weir/a": "go test 1",
-		"go":                   "go 0",
+		"go test -json weir/a":           "go test 1",
+		"nice -n 4 go test -json weir/a": "go test 1",
+		"go":                             "go 0",
 	} {
 		name, packages := describeCommand(strings.Fields(text))
 		if got := fmt.Sprint(name, " ", packages); got != want {
