@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/filing"
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/recur"
@@ -207,7 +208,15 @@ func (f *Function) setPaused(w http.ResponseWriter, r *http.Request, isPaused bo
 }
 
 func (f *Function) runNow(w http.ResponseWriter, r *http.Request) error {
-	receipt, run, err := f.Schedules.Run(r.Context(), r.PathValue("name"))
+	key, err := filing.ReadIdempotencyKey(r.Header["Idempotency-Key"])
+	if err != nil {
+		return err
+	}
+	ctx := r.Context()
+	if key != "" {
+		ctx = weir.WithCall(ctx, "key "+key)
+	}
+	receipt, run, err := f.Schedules.Run(ctx, r.PathValue("name"))
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func Serve(ctx context.Context, p Process) error {
 		s.host = newHostWatcher(p.Env, log)
 		signal.Ignore(syscall.SIGPIPE) // a write to the stdout of a dead host must not end the process
 	}
-	listener, err := listenForHost(p.Env)
+	listener, err := listenForHost(ctx, p.Env)
 	if err != nil {
 		log.Error("handler: cannot listen", "err", err)
 		return err

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -149,16 +148,3 @@ const hostPortName = "FUNCTIONS_CUSTOMHANDLER_PORT"
 
 // IsHosted reports whether a Functions host has started this process.
 func IsHosted(env func(string) string) bool { return env(hostPortName) != "" }
-
-// listenForHost listens on the port that the host has chosen. Without a host, it listens on any free port.
-func listenForHost(env func(string) string) (net.Listener, error) {
-	port := env(hostPortName)
-	if port == "" {
-		port = "0"
-	}
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
-	if err != nil {
-		return nil, fmt.Errorf("listen on port %s: %w", port, err)
-	}
-	return l, nil
-}

@@ -18,7 +18,7 @@ const cancelTries = 10
 // the parts that it has begun to append. The batch then becomes cancelled if it has more parts. Otherwise the batch
 // becomes filed. Messages that were already appended stay as they are.
 //
-// A repeated call changes nothing. If the batch is already filed or rejected, Cancel returns Conflict. After an
+// A repeated call changes nothing. If the batch was filed or rejected without such a request, Cancel returns Conflict. After an
 // Unavailable error it is not known whether the request is stored.
 func (r *Runner) Cancel(ctx context.Context, id string) (wire.Batch, error) {
 	var failed error
@@ -27,7 +27,7 @@ func (r *Runner) Cancel(ctx context.Context, id string) (wire.Batch, error) {
 		switch {
 		case err != nil:
 			return wire.Batch{}, apiError(err)
-		case one.batch.State == wire.BatchCancelled:
+		case one.batch.State == wire.BatchCancelled, one.batch.IsFinal() && !one.batch.CancelAskedAt.IsZero():
 			return one.batch, nil
 		case one.batch.IsFinal():
 			return wire.Batch{}, &weir.Error{Kind: weir.Conflict, Op: "batch",

@@ -152,7 +152,7 @@ func InvocationID(r *http.Request) string {
 }
 
 // Middleware recovers panics of the handler "next", except http.ErrAbortHandler. It logs each answer of the handler,
-// with the name in the parameter "function".
+// with the name in the parameter "function". The context that it passes on has the invocation's id; see weir.WithCall.
 func Middleware(function string, log *slog.Logger, now func() time.Time, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := now()
@@ -175,7 +175,7 @@ func Middleware(function string, log *slog.Logger, now func() time.Time, next ht
 				slog.String("reason", rec.rule), slog.String("key_id", rec.keyID),
 				slog.Int64("duration_ms", now().Sub(began).Milliseconds()))
 		}()
-		next.ServeHTTP(rec, r)
+		next.ServeHTTP(rec, r.WithContext(weir.WithCall(r.Context(), InvocationID(r))))
 	})
 }
 

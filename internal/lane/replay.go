@@ -39,7 +39,7 @@ type Edit struct {
 // NotFound: there is no such message, or retention has removed it or is removing it. Unavailable: the number of lanes
 // is being changed, or it is not known whether the request was stored.
 func (rs Requests) Replay(ctx context.Context, id weir.ID, o ReplayOptions) (weir.Status, error) {
-	ask := replayCall{Store: rs.store, ReplayOptions: o, nonce: newNonce()}
+	ask := replayCall{Store: rs.store, ReplayOptions: o, nonce: nonceOf(ctx)}
 	err := rs.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) { return ask.requestOps(ctx, e) })
 	return ask.status, err
 }
@@ -55,7 +55,8 @@ type replayCall struct {
 
 // requestOps returns the operations that store the request, or none if there is nothing to do. e is the message as it
 // is stored. One operation writes the nonce into the message's row, for two reasons:
-//   - If the answer is lost, a repeat recognizes its own request.
+//   - If the answer is lost, a repeat recognizes its own request. The repeat can come from the host, after the process
+//     of the first call has ended.
 //   - Retention finds that the row has changed, and does not remove the message.
 func (a *replayCall) requestOps(ctx context.Context, e *Entry) ([]storage.Op, error) {
 	a.status = e.status

@@ -100,12 +100,16 @@ func (c *Change) ResolveRequest(w Request) {
 // Cancel cancels a message. A scheduled message is cancelled when Cancel returns. For any other waiting message Cancel
 // stores a request, and returns the Status before the request. The holder cancels the message if it reads the request
 // before it sends the message. Errors:
-//   - Conflict: the message is final.
+//   - Conflict: the message is final, in a stage other than cancelled. If it is cancelled, Cancel has no effect.
 //   - NotFound: there is no such message, or retention has removed it.
 //   - Unavailable: the number of lanes is being changed, or it is not known whether the change or the request was
 //     stored.
 func (rs Requests) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
-	return rs.cancelWithNonce(ctx, id, newNonce())
+	st, err := rs.cancelWithNonce(ctx, id, newNonce())
+	if weir.KindOf(err) == weir.Conflict && st.Stage == weir.Cancelled {
+		return st, nil
+	}
+	return st, err
 }
 
 // cancelWithNonce is Cancel with a nonce. A cancellation stores the nonce in the message's row. If the cancellation is
@@ -257,6 +261,14 @@ func (rs Requests) raiseRequestSeq(ctx context.Context, lane int, ops []storage.
 
 func errConflict(op, message string) error {
 	return &weir.Error{Kind: weir.Conflict, Op: op, Message: message}
+}
+
+// nonceOf returns the nonce of a call. If the call has an id, a repeat of the call has the same nonce.
+func nonceOf(ctx context.Context) string {
+	if call := weir.CallOf(ctx); call != "" {
+		return call
+	}
+	return newNonce()
 }
 
 func newNonce() string {

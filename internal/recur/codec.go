@@ -16,6 +16,7 @@ func (s State) toColumns() map[string]any {
 		"LastDueAt": columnTime(s.Last.DueAt), "LastRun": s.Last.Run, "LastMessage": s.Last.MessageID,
 		"LastAt": columnTime(s.Last.At), "SkippedAt": columnTime(s.SkippedAt),
 		"Filed": s.Filed, "Skipped": s.Skipped, "Missed": s.Missed, "Refused": s.Refused, "Refusal": s.Refusal,
+		"Calls": s.Calls,
 	}
 }
 
@@ -51,7 +52,7 @@ func parseRow(r storage.Row) Schedule {
 			Last: Filed{DueAt: v.time("LastDueAt"), Run: v.int("LastRun"), MessageID: v.string("LastMessage"),
 				At: v.time("LastAt")},
 			SkippedAt: v.time("SkippedAt"), Filed: v.int("Filed"), Skipped: v.int("Skipped"), Missed: v.int("Missed"),
-			Refused: v.int("Refused"), Refusal: v.string("Refusal"),
+			Refused: v.int("Refused"), Refusal: v.string("Refusal"), Calls: v.string("Calls"),
 		},
 		columns: map[string]any{},
 	}

@@ -96,6 +96,8 @@ type State struct {
 	Missed  int64  // missed occurrences that did not become a message
 	Refused int64  // occurrences whose message broke a rule of its contract
 	Refusal string // reason of the last refusal
+
+	Calls string // the last calls of Run; see runCalls
 }
 
 // Schedule is a definition with its state.

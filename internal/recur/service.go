@@ -237,16 +237,29 @@ func (r *Runner) removeOldMessage(ctx context.Context, old, kept Schedule) {
 }
 
 // Delete removes a schedule. Messages that the schedule has appended to the log stay. Errors: NotFound, Stale if the
-// schedule does not meet cond, Unavailable.
+// schedule does not meet cond, Unavailable. If the context has the id of a call that has removed the schedule, Delete
+// returns nil.
 func (r *Runner) Delete(ctx context.Context, name string, cond Condition) error {
+	removed, isRepeat, err := r.cfg.Store.findDeletion(ctx, name)
+	if err != nil {
+		return err
+	}
 	for range maxConflicts {
 		s, err := r.cfg.Store.readRow(ctx, name)
+		isGone := weir.KindOf(err) == weir.NotFound && err != nil
+		if isRepeat && (isGone || err == nil && s.creationID != removed) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
 		if err := cond.checkVersion(s.Version); err != nil {
 			return err
 		}
+		if err := r.cfg.Store.recordDeletion(ctx, s, r.cfg.Now()); err != nil {
+			return err
+		}
+		removed, isRepeat = s.creationID, weir.CallOf(ctx) != ""
 		err = r.cfg.Store.deleteRow(ctx, s)
 		if isChanged(err) {
 			continue
@@ -261,33 +274,32 @@ func (r *Runner) Delete(ctx context.Context, name string, cond Condition) error 
 }
 
 // Run appends a message of the schedule now, even if the schedule is paused. It returns the receipt and the number of
-// the run. The run is not an occurrence: it changes only State.Runs. Run returns Conflict if the run
-// has no message of its own, because an earlier message has the run's idempotency key; the next run
-// has another key.
+// the run. The run is not an occurrence: it changes only State.Runs and State.Calls. If the context has
+// the id of a call (see weir.WithCall), a repeat of the call returns the receipt of the first one. Without an id, Run
+// returns Conflict if the run has no message of its own, because an earlier message has the run's idempotency key; the
+// next run has another key.
 func (r *Runner) Run(ctx context.Context, name string) (lane.Receipt, int64, error) {
 	for range maxConflicts {
 		s, err := r.cfg.Store.Get(ctx, name)
 		if err != nil {
 			return lane.Receipt{}, 0, err
 		}
-		s.Runs++ // reserves the number, so that no other run can have it
-		run := s.Runs
-		err = r.cfg.Store.writeState(ctx, &s)
+		call, err := r.reserveRun(ctx, &s)
 		if isChanged(err) {
 			continue
 		}
 		if err != nil {
 			return lane.Receipt{}, 0, err
 		}
-		m, err := r.buildMessage(ctx, s.Definition, r.cfg.Now(), run)
+		m, err := r.buildMessage(ctx, s.Definition, call.at, call.run)
 		if err != nil {
 			return lane.Receipt{}, 0, err
 		}
-		receipt, err := r.appendMessage(ctx, m, s.idempotencyKey(fmt.Sprintf("run-%d", run)))
-		if err == nil && receipt.Duplicate {
+		receipt, err := r.appendMessage(ctx, m, s.idempotencyKey(call.name()))
+		if err == nil && receipt.Duplicate && call.id == "" {
 			return lane.Receipt{}, 0, errRunTaken()
 		}
-		return receipt, run, err
+		return receipt, call.run, err
 	}
 	return lane.Receipt{}, 0, errTooBusy()
 }

@@ -207,3 +207,13 @@ func asObject(v any) map[string]any {
 
 // escapePointer escapes one step of a JSON pointer.
 func escapePointer(s string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(s) }
+
+// HasBody reports whether the requests of an operation have a body. The argument "name" is an element of Operations.
+func (d *Document) HasBody(name string) bool {
+	for _, o := range d.operations {
+		if o.fullName() == name {
+			return o.self["requestBody"] != nil
+		}
+	}
+	return false
+}
