@@ -134,7 +134,7 @@ ifdef SEED
 	@SEED=$(SEED) build/simulation.test -test.run '^TestSeed$$'
 else
 	@n=$$(nproc); pids=; for i in $$(seq 0 $$((n-1))); do \
-	  SEEDS=$$(( ($(SEEDS)+n-1)/n )) FROM=$$(($(FROM)+i)) LARGE=$$(( ($(SEEDS)/1000+n-1)/n )) LARGE_FROM=$$(($(FROM)+i)) MOVES=$$(( ($(SEEDS)/100+n-1)/n )) MOVES_FROM=$$(($(FROM)+i)) CHAINS=$$(( ($(SEEDS)/20+n-1)/n )) CHAINS_FROM=$$(($(FROM)+i)) STEP=$$n build/simulation.test -test.run '^(TestSeeds|TestLarge|TestMoves|TestChains)$$' -test.v -test.timeout 0 & pids="$$pids $$!"; \
+	  SEEDS=$$(( ($(SEEDS)+n-1)/n )) FROM=$$(($(FROM)+i)) LARGE=$$(( ($(SEEDS)/1000+n-1)/n )) LARGE_FROM=$$(($(FROM)+i)) MOVES=$$(( ($(SEEDS)/100+n-1)/n )) MOVES_FROM=$$(($(FROM)+i)) CHAINS=$$(( ($(SEEDS)/20+n-1)/n )) CHAINS_FROM=$$(($(FROM)+i)) IN_FOLDER=$$(( ($(SEEDS)/20+n-1)/n )) IN_FOLDER_FROM=$$(($(FROM)+i)) STEP=$$n build/simulation.test -test.run '^(TestSeeds|TestLarge|TestMoves|TestChains|TestInFolder)$$' -test.v -test.timeout 0 & pids="$$pids $$!"; \
 	done; status=0; for p in $$pids; do wait $$p || status=1; done; exit $$status
 endif
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weir/internal/storage"
-	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
 	"weir/internal/storage/timelimit"
 )
 
@@ -284,7 +284,7 @@ func (l leaseBlobPort) Delete(ctx context.Context, name string) error {
 
 // queuePort is the access of a process to the queue of tickets.
 type queuePort struct {
-	*memory.Queue
+	storagetest.QueuePort
 	p *process
 }
 
@@ -292,7 +292,7 @@ func (q queuePort) Put(ctx context.Context, text string, delay time.Duration) er
 	return q.p.doOperation(ctx, "put "+text, true,
 		func() error {
 			q.p.w.trace.addTicketLine("%s puts ticket %s, visible after %s", q.p.name, text, delay)
-			return q.Queue.Put(context.Background(), text, delay)
+			return q.QueuePort.Put(context.Background(), text, delay)
 		})
 }
 

@@ -18,7 +18,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/notify/outbox"
-	"weir/internal/storage/memory"
+	"weir/internal/storage"
 	"weir/internal/testkit/linear"
 )
 
@@ -86,7 +86,9 @@ type settings struct {
 	killing  killing  // see killers_test.go
 	batching batching // see batches_test.go
 	audits   auditing // see audits_test.go
-	mutant   string   // name of the mutant that is tried; see mutants_test.go
+	// isInFolder means that the embedded store has the rows; see account_test.go.
+	isInFolder bool
+	mutant     string // name of the mutant that is tried; see mutants_test.go
 }
 
 // drawSettings draws the settings of a usual world.
@@ -179,7 +181,7 @@ func (s *settings) drawLimits(d *dice) {
 type world struct {
 	settings
 	dice     *dice
-	account  *memory.Account
+	account  account
 	cms      *fakeCMS
 	chainCMS *chainCMS // used only in worlds of chains
 	check    *checker
@@ -257,8 +259,10 @@ func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) sett
 	d := newDice(seed)
 	defer watchForSpin(seed, d, spinLimitOf(mutant))()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{settings: draw(d), dice: d, posts: newPosts(), account: memory.New(time.Now),
-			over: make(chan struct{}), started: time.Now()}
+		w := &world{settings: draw(d), dice: d, posts: newPosts(), over: make(chan struct{}), started: time.Now()}
+		var closeAccount func()
+		w.account, closeAccount = openAccount(t, w.settings)
+		defer closeAccount()
 		w.mutant = mutant
 		w.trace = &trace{began: w.started, isKept: isTraceWanted()}
 		w.check = newChecker(w)
@@ -367,7 +371,7 @@ func (w *world) liveThrough(ctx context.Context) {
 	w.endWorld(ctx)
 }
 
-func (w *world) newStore(table *memory.Table, draw func() float64) *lane.Store {
+func (w *world) newStore(table storage.Table, draw func() float64) *lane.Store {
 	return &lane.Store{Table: table, Bodies: w.account.Blobs(), Lanes: w.lanes,
 		Fold: w.chains.foldRules(), Now: time.Now, Rand: draw}
 }
