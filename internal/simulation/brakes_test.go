@@ -34,6 +34,8 @@ func (s *settings) drawBrake(d *dice) {
 	if s.rate == 0 && len(s.backoff.Steps) == 0 && s.missing.contract == "" && s.every == 0 &&
 		s.runs == 0 && d.drawChance("brake", 0.15) {
 		s.braking.limit = 2 + d.drawBelow("brake limit", 3)
+		// Refused messages die after delivery.patience. The posts can take long, if instances are away.
+		s.patience = max(s.patience, 3*time.Minute)
 	}
 }
 
