@@ -20,8 +20,8 @@ type Draft struct {
 	IdempotencyKey string // empty = none
 }
 
-// series has submissions of one caller for one lane, in order. They are appended by one transaction, so an outcome that
-// is not known is that of all of them.
+// series has submissions of one caller for one lane, in order. They are appended by one
+// transaction, so an outcome that is not known is that of all of them.
 type series []*submission
 
 // transactionSize is the size of a transaction that appends submissions.
@@ -38,7 +38,8 @@ func (s *transactionSize) add(sub *submission) {
 	}
 }
 
-// isTooLarge reports whether the submissions and the operation on head do not fit into one transaction.
+// isTooLarge reports whether the submissions and the operation on head do not fit into one
+// transaction.
 func (s *transactionSize) isTooLarge() bool {
 	return 1+s.ops > storage.MaxOps || s.bytes > rows.MaxGroupBytes
 }
@@ -50,14 +51,15 @@ type orderedDraft struct {
 	err     error
 }
 
-// hasFailed reports whether a repeated call may append the message. Until then, no later message of its lane may be
-// appended. The only error that refuses a message for good is that of errOtherBody.
+// hasFailed reports whether a repeated call may append the message. Until then, no later message of
+// its lane may be appended. The only error that refuses a message for good is that of errOtherBody.
 func (d *orderedDraft) hasFailed() bool { return d.err != nil && weir.KindOf(d.err) != weir.Invalid }
 
-// AppendInOrder appends messages as AppendWithoutWake does, with few transactions, and returns a receipt or an error for
-// each. A message is appended only if each earlier message of the same lane in drafts is in the log, or is refused for
-// good, because its idempotency key was used for another body. A repeated call with the same idempotency keys appends
-// the rest, in order. AppendInOrder prepares all messages at the same time, so the caller must limit their number.
+// AppendInOrder appends messages as AppendWithoutWake does, with few transactions, and returns a
+// receipt or an error for each. A message is appended only if each earlier message of the same lane
+// in drafts is in the log, or is refused for good, because its idempotency key was used for another
+// body. A repeated call with the same idempotency keys appends the rest, in order. AppendInOrder
+// prepares all messages at the same time, so the caller must limit their number.
 func (a *Appender) AppendInOrder(ctx context.Context, drafts []Draft) ([]Receipt, []error) {
 	ordered := make([]*orderedDraft, len(drafts))
 	for i := range ordered {
@@ -110,8 +112,8 @@ func (a *Appender) appendLane(ctx context.Context, drafts []*orderedDraft) {
 	}
 }
 
-// countNext returns the number of drafts of the next series: as many as fit into one transaction, but at least one. A
-// draft that has failed is the last one of its series.
+// countNext returns the number of drafts of the next series: as many as fit into one transaction,
+// but at least one. A draft that has failed is the last one of its series.
 func countNext(drafts []*orderedDraft) int {
 	var size transactionSize
 	for i, d := range drafts {

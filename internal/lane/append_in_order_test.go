@@ -109,7 +109,8 @@ func TestAppender_AppendInOrder_KnowsRepeats(t *testing.T) {
 	})
 }
 
-// If a message cannot be appended, no later message of its lane is. A repeated call appends the rest.
+// If a message cannot be appended, no later message of its lane is. A repeated call appends the
+// rest.
 func TestAppender_AppendInOrder_StopsAtAFailure(t *testing.T) {
 	permanent := storagetest.Fault{Kind: storagetest.FailBefore,
 		Err: &storage.Error{Op: "test", Kind: storage.Other, Index: -1}}
@@ -212,7 +213,8 @@ func TestAppender_AppendInOrder_SealedLane(t *testing.T) {
 	})
 }
 
-// Posts that wait already are appended before a series, and a post behind it waits for one transaction more at most.
+// Posts that wait already are appended before a series, and a post behind it waits for one
+// transaction more at most.
 func TestAppender_AppendInOrder_HoldsUpNoPost(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.store.Table = uneven{b.store.Table, time.Second, time.Second, func() float64 { return 0 }}
@@ -257,8 +259,8 @@ func TestAppender_AppendInOrder_FreesMemory(t *testing.T) {
 	})
 }
 
-// Storage fails in many ways, and other processes append to the same lane and repeat the same call. At each moment the
-// log has a prefix of the messages. In the end it has all of them, each once.
+// Storage fails in many ways, and other processes append to the same lane and repeat the same call.
+// At each moment the log has a prefix of the messages. In the end it has all of them, each once.
 func TestAppender_AppendInOrder_AtRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

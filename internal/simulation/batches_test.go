@@ -12,12 +12,13 @@ import (
 	"weir/internal/weir"
 )
 
-// TestBatches simulates runs in which instances append the parts of batches, as internal/batch does: many parts with
-// one call, and after a failure or a crash the same parts again, in another process. Posts go to the same lanes
-// meanwhile. Rule: when a part becomes durable, all earlier parts of its key are durable, and each part becomes one
-// message.
+// TestBatches simulates runs in which instances append the parts of batches, as internal/batch
+// does: many parts with one call, and after a failure or a crash the same parts again, in another
+// process. Posts go to the same lanes meanwhile. Rule: when a part becomes durable, all earlier
+// parts of its key are durable, and each part becomes one message.
 
-// batching has the numbers of batches and of parts of each batch. The zero value means that there are no batches.
+// batching has the numbers of batches and of parts of each batch. The zero value means that there
+// are no batches.
 type batching struct{ batches, parts int }
 
 const (
@@ -73,8 +74,8 @@ func (w *world) postBatches(ctx context.Context) {
 	}
 }
 
-// fileBatch files the parts of a batch. A process that fails is followed by another one, which begins with the same
-// parts.
+// fileBatch files the parts of a batch. A process that fails is followed by another one, which
+// begins with the same parts.
 func (w *world) fileBatch(ctx context.Context, parts []part) {
 	name := fmt.Sprint("batch ", parts[0].batch)
 	for tries := 0; len(parts) > 0; {
@@ -158,8 +159,8 @@ func (c *checker) checkAllParts() {
 	}
 }
 
-// TestBatches runs 30 seeds with batches, from seed 1 on. The environment variables BATCHES and BATCHES_FROM change the
-// number and the first seed.
+// TestBatches runs 30 seeds with batches, from seed 1 on. The environment variables BATCHES and
+// BATCHES_FROM change the number and the first seed.
 func TestBatches(t *testing.T) {
 	if sum := runWorlds(t, "BATCHES", 30, drawBatches); sum.Parts == 0 {
 		t.Error("no part was filed, want some")
