@@ -32,6 +32,8 @@ command, and passes a port in FUNCTIONS_CUSTOMHANDLER_PORT.
 
 serve runs all of Weir in one process, without a Functions host.
 
+backup and restore copy the folder of serve.
+
 check, consume, drain, lanes, poll and verify work on storage. They read the same settings as the
 server: the environment and weir.yaml (WEIR_CONFIG). try needs weir.yaml alone. audit, cancel, dead,
 discard, erase, list, pause, pauses, remembered, resume, schedules, send, status, tail and versions
@@ -136,7 +138,8 @@ func newRootCommand(s *console) *cobra.Command {
 	root.SetFlagErrorFunc(suggestFlag)
 	root.SetOut(s.stdout)
 	root.SetErr(s.stderr)
-	root.AddCommand(newServeCommand(s), newKeyCommand(s), newListCommand(s), newPollCommand(s), newConsumeCommand(s), newDrainCommand(s), newLanesCommand(s),
+	root.AddCommand(newServeCommand(s), newKeyCommand(s), newBackupCommand(s), newRestoreCommand(s),
+		newListCommand(s), newPollCommand(s), newConsumeCommand(s), newDrainCommand(s), newLanesCommand(s),
 		newCheckCommand(s), newVerifyCommand(s), newVersionCommand(s), newSendCommand(s), newStatusCommand(s), newTailCommand(s), newDeadCommand(s),
 		newAuditCommand(s), newTryCommand(s),
 		newCancelCommand(s), newDiscardCommand(s), newPauseCommand(s), newResumeCommand(s), newPausesCommand(s),

@@ -15,7 +15,8 @@ const verifyHelp = `Reads every message in storage, compares them with the count
 line for each lane: whole, or the differences. It writes nothing. Run it on a restored or
 copied storage account before an app uses it. A copy that was made while Weir ran is not
 whole: Weir would refuse new messages and stop in the middle of a lane. Copy the account
-again with the app stopped. With --json each line is an object.
+again with the app stopped. In a folder of weir serve it also compares the checksum of each stored
+row and body. With --json each line is an object.
 Ends with 1 if a lane is not whole.`
 
 func newVerifyCommand(s *console) *cobra.Command {
@@ -39,8 +40,19 @@ var errNotWhole = errors.New("not all lanes are whole; " +
 	"if the account is a copy, make it again with the app stopped: docs/deploy.md#restore")
 
 func (s *console) runVerify(ctx context.Context, a *app.App, asJSON bool) error {
+	damaged, err := a.CheckFolder(ctx)
+	if err != nil {
+		return err
+	}
+	for _, text := range damaged {
+		fmt.Fprintln(s.stderr, "weir:", text)
+	}
+	if len(damaged) > 0 {
+		return errDamagedFolder
+	}
+
 	isWhole := true
-	err := a.CompareLanes(ctx, func(r verify.Report) error {
+	err = a.CompareLanes(ctx, func(r verify.Report) error {
 		isWhole = isWhole && r.IsWhole()
 		if asJSON {
 			return s.printJSON(verifyOutput{Lane: r.Lane, Whole: r.IsWhole(), Accepted: r.Accepted, Waiting: r.Waiting,
