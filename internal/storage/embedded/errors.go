@@ -71,19 +71,21 @@ func explainOpen(err error) error {
 	return err
 }
 
-// recoverFault turns a panic into an error: bbolt panics if it meets a page that cannot be true, and
-// the machine does if the disk cannot read a page of the mapped file. The caller must have called
-// debug.SetPanicOnFault.
-func recoverFault(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("%w: %v", errDamaged, p)
+// explainPanic returns the error for a recovered panic; without a panic it returns err. bbolt panics
+// if it meets a page that cannot be true, and the machine does if the disk cannot read a page of the
+// mapped file. For the latter the caller must have called debug.SetPanicOnFault.
+func explainPanic(panicked any, err error) error {
+	if panicked == nil {
+		return err
 	}
+
+	return fmt.Errorf("%w: %v", errDamaged, panicked)
 }
 
 // guardFaults calls f, and returns a panic of f as an error.
 func guardFaults(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer recoverFault(&err)
+	defer func() { err = explainPanic(recover(), err) }()
 
 	return f()
 }

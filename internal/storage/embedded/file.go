@@ -97,7 +97,7 @@ func createData(path string) error {
 
 // openFile opens a file of bbolt. A file that is damaged beyond use is an error.
 func openFile(path string, noSync bool) (db *bolt.DB, err error) {
-	defer recoverFault(&err)
+	defer func() { err = explainPanic(recover(), err) }()
 
 	if err := walkIfNeeded(path); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func openFile(path string, noSync bool) (db *bolt.DB, err error) {
 // closeFile closes the file. Before, it writes the list of free pages, so that the next Open need
 // not walk over the file.
 func closeFile(db *bolt.DB) (err error) {
-	defer recoverFault(&err)
+	defer func() { err = explainPanic(recover(), err) }()
 
 	db.NoFreelistSync = false
 	flushed := db.Update(func(*bolt.Tx) error { return nil })
