@@ -38,6 +38,7 @@ func TestFindFaults(t *testing.T) {
 		"NoTypeThatGrows":  {schema("{ x-extensible-enum: [x] }"), "an enum without the type string"},
 		"NoFormat":         {schema("{ type: integer }"), "an integer without the format"},
 		"TwoTypes":         {schema("{ type: [string, 'null'] }"), "several types"},
+		"ADefault":         {schema("{ type: string, default: x }"), "a field with a default"},
 		"AConstant":        {schema("{ const: x }"), "const"},
 		"OneOf":            {schema("{ oneOf: [{ type: string }] }"), "oneOf"},
 		"ATimeInAHeader":   {"parameters: [{ in: header, schema: { type: string, format: date-time } }]", "a header with a format"},
@@ -206,7 +207,10 @@ func (p *profile) checkSchema(place string, v any) {
 			p.report(place, "the keyword %s is not in the profile", key)
 		}
 	}
-	p.checkEach(place, schema["properties"])
+	if schema["default"] != nil && strings.Contains(place, "/properties/") {
+		p.report(place, "a field with a default")
+	}
+	p.checkEach(place+"/properties", schema["properties"])
 	for _, key := range []string{"items", "additionalProperties"} {
 		if schema[key] != nil {
 			p.checkSchema(place+"/"+key, schema[key])
