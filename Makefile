@@ -21,7 +21,7 @@ FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/functi
 AZURITE := tools/azurite/node_modules/.bin/azurite
 OPENAPI := tools/openapi/node_modules/.bin/redocly
 
-.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages quick test-cms forwarding upgrade simulate crash lint vulncheck build release infra bench profile microbench clean azurite openapi tools
+.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages quick test-cms clients forwarding upgrade simulate crash lint vulncheck build release infra bench profile microbench clean azurite openapi kql tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -85,7 +85,7 @@ TEST_PROCESSES = $(call GO_TEST,-C tools) -p 2 -json $(addprefix ./,$(OF_PROCESS
 # The test of the Dockerfile runs its `go mod download` without a proxy. The build alone does not fetch each module of
 # go.mod: some are for Windows only.
 test: packages ## every test: unit, conformance on memory and Azurite, end to end with real processes; installs the packages that it needs, except with INSTALL=0; E2E_HTTP=forwarding = all of the last under an old host
-	@$(MAKE) --no-print-directory azurite wordpress openapi axe
+	@$(MAKE) --no-print-directory azurite wordpress openapi kql axe
 	@go mod download
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
 	@GOGC=$(TEST_GOGC) $(PROGRESS) -- $(TEST_PROCESSES) -- $(TEST_PROGRAM) -- $(TEST_TOOLS)
@@ -115,6 +115,9 @@ test-cms: azurite ## the recipes against real CMSs, which it installs below buil
 	@tools/realcms/install-packages.sh cms
 	@tools/cms/install.sh $(or $(CMS),$(SITES))
 	CMS='$(or $(CMS),$(SITES))' go test -C tools -tags cms -count=1 -vet=off -timeout 120m -v -run "^TestCMS$$" ./e2e
+
+clients: azurite openapi ## clients in Go, generated from openapi.yaml by oapi-codegen and ogen, against a running system; fetches both
+	go test -C tools -tags clients -count=1 -vet=off -timeout 25m -v -run '^TestClients_Go$$' ./e2e
 
 # The release before this one: two versions side by side have to understand each other's rows.
 PREVIOUS := 6ffec1c6e497
@@ -150,8 +153,8 @@ lint: build/lint/revive build/lint/staticcheck openapi ## formatting, vet, stati
 	  echo "go vet and staticcheck in $$module"; \
 	  go vet -C $$module ./... && (cd $$module && $(CURDIR)/build/lint/staticcheck ./...) || exit 1; \
 	done
-	@echo "go vet of the tests of make test-cms and make upgrade"
-	@go vet -C tools -tags cms,upgrade ./e2e
+	@echo "go vet of the tests of make test-cms, make upgrade and make clients"
+	@go vet -C tools -tags cms,upgrade,clients ./e2e
 	tools/lint/lint.sh
 
 vulncheck: build/lint/revive ## known vulnerabilities in what the program and the tools call; needs the network
@@ -221,6 +224,15 @@ openapi: $(OPENAPI) ## install the linters of openapi.yaml and the generator of 
 
 $(OPENAPI): tools/openapi/package-lock.json
 	cd tools/openapi && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+KQL := tools/kql/node_modules/@kusto/language-service-next/package.json
+
+kql: $(KQL) ## install the parser of the queries of Application Insights if it is missing
+	@:
+
+$(KQL): tools/kql/package-lock.json
+	cd tools/kql && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 azurite: $(AZURITE) ## install the storage emulator if it is missing

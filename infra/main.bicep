@@ -66,6 +66,8 @@ param cmsUrl string = ''
 param settings object = {}
 
 @description('App settings that are read from Key Vault: name of the setting to name of the secret, such as { WEIR_CMS_TOKEN: "cms-token" }. Empty: no vault is made.')
+// It has the names of secrets, and no secret.
+#disable-next-line secure-secrets-in-params
 param cmsSecrets object = {}
 
 @description('Redundancy of the storage account.')
@@ -306,7 +308,9 @@ var secretSettings = toObject(
 
 var appSettings = union(
   empty(cmsUrl) ? {} : { WEIR_CMS_URL: cmsUrl },
-  empty(maximumPollingInterval) ? {} : { AzureFunctionsJobHost__extensions__queues__maxPollingInterval: maximumPollingInterval },
+  empty(maximumPollingInterval)
+    ? {}
+    : { AzureFunctionsJobHost__extensions__queues__maxPollingInterval: maximumPollingInterval },
   settings,
   secretSettings
 )
@@ -414,7 +418,7 @@ module prometheus 'modules/prometheus.bicep' = if (!empty(monitorWorkspaceId)) {
 module budget 'modules/budget.bicep' = if (budgetAmount > 0 && !empty(budgetStart)) {
   scope: group
   name: 'budget'
-  params: { name: environmentName, amount: budgetAmount, startDate: budgetStart, mails: alertMails }
+  params: { name: environmentName, amount: max(budgetAmount, 1), startDate: budgetStart, mails: alertMails }
 }
 
 @description('Name of the resource group; azd reads it.')

@@ -8,7 +8,9 @@ param plan = readEnvironmentVariable('WEIR_PLAN', 'flex')
 param prefix = readEnvironmentVariable('WEIR_PREFIX', 'weir')
 param cmsUrl = readEnvironmentVariable('WEIR_CMS_URL', '')
 param storageSku = readEnvironmentVariable('WEIR_STORAGE_SKU', 'Standard_ZRS')
-param alertMails = empty(readEnvironmentVariable('WEIR_ALERT_MAIL', '')) ? [] : [readEnvironmentVariable('WEIR_ALERT_MAIL', '')]
+param alertMails = empty(readEnvironmentVariable('WEIR_ALERT_MAIL', ''))
+  ? []
+  : [readEnvironmentVariable('WEIR_ALERT_MAIL', '')]
 param budgetAmount = int(readEnvironmentVariable('WEIR_BUDGET', '0'))
 param budgetStart = readEnvironmentVariable('WEIR_BUDGET_START', '')
 param signInClientId = readEnvironmentVariable('WEIR_SIGN_IN_CLIENT_ID', '')

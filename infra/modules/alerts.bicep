@@ -57,8 +57,8 @@ var rules = [
       | where customDimensions.Category == "Host.Function.Console"
       | extend line = parse_json(message)
       | where line.msg == "sweep: lane is paused by the cms"
-      | summarize lines = count(), since = min(timestamp), last = max(timestamp) by lane = tostring(line.lane)
-      | where last - since > 10m and last > ago(10m)
+      | summarize lines = count(), since = min(timestamp), lastAt = max(timestamp) by lane = tostring(line.lane)
+      | where lastAt - since > 10m and lastAt > ago(10m)
     '''
   }
   {
@@ -72,8 +72,8 @@ var rules = [
       | where customDimensions.Category == "Host.Function.Console"
       | extend line = parse_json(message)
       | where line.msg == "sweep: the cms refuses keys"
-      | summarize lines = count(), since = min(timestamp), last = max(timestamp) by lane = tostring(line.lane)
-      | where last - since > 15m and last > ago(10m)
+      | summarize lines = count(), since = min(timestamp), lastAt = max(timestamp) by lane = tostring(line.lane)
+      | where lastAt - since > 15m and lastAt > ago(10m)
     '''
   }
   {
@@ -89,7 +89,10 @@ var rules = [
       | where line.msg == "http: answered" and line.function in ("receive", "batches")
       | where toint(line.status) in (400, 413, 415, 422)
       | summarize refused = count()
-      | extend calls = toscalar(customMetrics | where name in ("receive Count", "batches Count") | summarize sum(valueSum))
+      | extend calls = toscalar(
+          customMetrics
+          | where name in ("receive Count", "batches Count")
+          | summarize sum(valueSum))
       | where refused > 5 and refused * 2 > calls
     '''
   }

@@ -21,9 +21,30 @@ resource budget 'Microsoft.Consumption/budgets@2026-06-01' = {
     timeGrain: 'Monthly'
     timePeriod: { startDate: startDate }
     notifications: {
-      actual80: { enabled: true, operator: 'GreaterThanOrEqualTo', threshold: 80, thresholdType: 'Actual', contactEmails: mails, contactRoles: ['Owner'] }
-      actual100: { enabled: true, operator: 'GreaterThanOrEqualTo', threshold: 100, thresholdType: 'Actual', contactEmails: mails, contactRoles: ['Owner'] }
-      forecast100: { enabled: true, operator: 'GreaterThan', threshold: 100, thresholdType: 'Forecasted', contactEmails: mails, contactRoles: ['Owner'] }
+      actual80: {
+        enabled: true
+        operator: 'GreaterThanOrEqualTo'
+        threshold: 80
+        thresholdType: 'Actual'
+        contactEmails: mails
+        contactRoles: ['Owner']
+      }
+      actual100: {
+        enabled: true
+        operator: 'GreaterThanOrEqualTo'
+        threshold: 100
+        thresholdType: 'Actual'
+        contactEmails: mails
+        contactRoles: ['Owner']
+      }
+      forecast100: {
+        enabled: true
+        operator: 'GreaterThan'
+        threshold: 100
+        thresholdType: 'Forecasted'
+        contactEmails: mails
+        contactRoles: ['Owner']
+      }
     }
   }
 }

@@ -66,7 +66,11 @@ resource subscription 'Microsoft.EventGrid/systemTopics/eventSubscriptions@2025-
       identity: { type: 'SystemAssigned' }
       destination: {
         endpointType: 'StorageQueue'
-        properties: { resourceId: account.id, queueName: '${prefix}-inbox-events', queueMessageTimeToLiveInSeconds: 3600 }
+        properties: {
+          resourceId: account.id
+          queueName: '${prefix}-inbox-events'
+          queueMessageTimeToLiveInSeconds: 3600
+        }
       }
     }
     eventDeliverySchema: 'EventGridSchema'

@@ -124,12 +124,15 @@ resource app 'Microsoft.Web/sites@2025-03-01' = {
     }
   }
 
-  resource noPassword 'basicPublishingCredentialsPolicies' = [
-    for policy in ['ftp', 'scm']: {
-      name: policy
-      properties: { allow: false }
-    }
-  ]
+  resource noPasswordForFtp 'basicPublishingCredentialsPolicies' = {
+    name: 'ftp'
+    properties: { allow: false }
+  }
+
+  resource noPasswordForScm 'basicPublishingCredentialsPolicies' = {
+    name: 'scm'
+    properties: { allow: false }
+  }
 }
 
 var extraSettings = [for setting in items(settings): { name: setting.key, value: setting.value }]

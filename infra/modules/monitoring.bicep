@@ -58,6 +58,8 @@ resource component 'Microsoft.Insights/components@2020-02-02' = {
   }
 }
 
+var webhooks = [{ name: 'webhook', serviceUri: alertWebhook, useCommonAlertSchema: true }]
+
 resource actionGroup 'Microsoft.Insights/actionGroups@2023-01-01' = {
   name: actionGroupName
   location: 'global'
@@ -68,9 +70,7 @@ resource actionGroup 'Microsoft.Insights/actionGroups@2023-01-01' = {
     emailReceivers: [
       for (mail, i) in alertMails: { name: 'mail-${i}', emailAddress: mail, useCommonAlertSchema: true }
     ]
-    webhookReceivers: empty(alertWebhook) ? [] : [
-      { name: 'webhook', serviceUri: alertWebhook, useCommonAlertSchema: true }
-    ]
+    webhookReceivers: empty(alertWebhook) ? [] : webhooks
   }
 }
 

@@ -77,12 +77,11 @@ resource plan 'Microsoft.Web/serverfarms@2025-03-01' = {
   }
 }
 
-var package = isPremium ? [
+var packageByUrl = [
   { name: 'WEBSITE_RUN_FROM_PACKAGE', value: '${packageContainerUrl}/weir.zip' }
   { name: 'WEBSITE_RUN_FROM_PACKAGE_BLOB_MI_RESOURCE_ID', value: identityId }
-] : [
-  { name: 'WEBSITE_RUN_FROM_PACKAGE', value: '1' }
 ]
+var packageByUpload = [{ name: 'WEBSITE_RUN_FROM_PACKAGE', value: '1' }]
 
 var extraSettings = [for setting in items(settings): { name: setting.key, value: setting.value }]
 
@@ -111,7 +110,7 @@ resource app 'Microsoft.Web/sites@2025-03-01' = {
       functionsRuntimeScaleMonitoringEnabled: isPremium && !empty(subnetId)
       http20Enabled: true
       minTlsVersion: '1.2'
-      minimumElasticInstanceCount: isPremium ? instances : null
+      minimumElasticInstanceCount: isPremium ? min(instances, 20) : null // the property takes no more
       vnetRouteAllEnabled: !empty(subnetId)
       appSettings: concat(
         [
@@ -127,18 +126,21 @@ resource app 'Microsoft.Web/sites@2025-03-01' = {
           { name: 'FUNCTIONS_WORKER_RUNTIME', value: 'custom' }
           { name: 'WEIR_PREFIX', value: prefix }
         ],
-        package,
+        isPremium ? packageByUrl : packageByUpload,
         extraSettings
       )
     }
   }
 
-  resource noPassword 'basicPublishingCredentialsPolicies' = [
-    for policy in ['ftp', 'scm']: {
-      name: policy
-      properties: { allow: false }
-    }
-  ]
+  resource noPasswordForFtp 'basicPublishingCredentialsPolicies' = {
+    name: 'ftp'
+    properties: { allow: false }
+  }
+
+  resource noPasswordForScm 'basicPublishingCredentialsPolicies' = {
+    name: 'scm'
+    properties: { allow: false }
+  }
 }
 
 @description('Resource id of the app.')

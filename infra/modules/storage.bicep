@@ -67,6 +67,9 @@ resource account 'Microsoft.Storage/storageAccounts@2026-04-01' = {
   }
 }
 
+// The property days takes no 0.
+var softDelete = softDeleteDays > 0 ? { enabled: true, days: max(softDeleteDays, 1) } : { enabled: false }
+
 // No versioning: Weir writes a body once and removes it, so versions would only outlive an erasure. No restore to a
 // point in time either: it covers blobs and not the table, and half a restore is worse than none.
 resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2026-04-01' = {
@@ -74,8 +77,8 @@ resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2026-04-01' = {
   name: 'default'
   properties: {
     isVersioningEnabled: false
-    deleteRetentionPolicy: softDeleteDays > 0 ? { enabled: true, days: softDeleteDays } : { enabled: false }
-    containerDeleteRetentionPolicy: softDeleteDays > 0 ? { enabled: true, days: softDeleteDays } : { enabled: false }
+    deleteRetentionPolicy: softDelete
+    containerDeleteRetentionPolicy: softDelete
   }
 }
 
