@@ -17,8 +17,15 @@ func TestClients_Go(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(tool, "go"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, "oapi"), 0o755); err != nil {
-		t.Fatal(err)
+	// The programs have another ending in the repository, where the packages that they import do not exist.
+	for _, name := range []string{"oapi", "byoapi", "byogen"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"byoapi", "byogen"} {
+		program := readFile(t, filepath.Join(dir, name+".go.txt"))
+		writeFile(t, filepath.Join(dir, name, "main.go"), program, 0o644)
 	}
 	runProgram(t, dir, "go", "tool", "oapi-codegen", "-config", "oapi-codegen.yaml", document)
 	runProgram(t, dir, "go", "tool", "ogen", "--config", "ogen.yaml", "--target", "ogen", "--package", "ogen", "--clean",
