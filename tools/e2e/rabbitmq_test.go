@@ -260,7 +260,8 @@ func TestRabbitMQ_StopsWithoutTheBroker(t *testing.T) {
 	s.awaitWrites(3, time.Minute)
 	close(r.frozen)
 	began := time.Now()
-	if code, took := consumer.endProcess(syscall.SIGTERM), time.Since(began); code != 0 || took > slowdown*10*time.Second {
+	code, took := consumer.endProcess(syscall.SIGTERM), time.Since(began)
+	if code != 0 || took > slowdown*10*time.Second {
 		t.Errorf("got exit code %d after %s, want 0 within 10s on a quiet machine", code, took)
 	}
 }

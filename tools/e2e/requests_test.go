@@ -56,7 +56,8 @@ func getJSON[T any](s *system, url string) T {
 }
 
 // sendRequest sends a request. If a handler ends during a request, the host answers 500 or 502 without a body. In a
-// test that kills handlers or ends hosts, sendRequest repeats a GET that got such an answer, for up to 30 s, longer on a busy machine (see slowdown).
+// test that kills handlers or ends hosts, sendRequest repeats a GET that got such an answer, for up to 30 s, longer on
+// a busy machine (see slowdown).
 func (s *system) sendRequest(req *http.Request) (*http.Response, error) {
 	for limit := time.Now().Add(slowdown * 30 * time.Second); ; {
 		resp, err := http.DefaultClient.Do(req)

@@ -59,8 +59,10 @@ func TestFollow(t *testing.T) {
 
 			printed, last, _ := strings.Cut(out.String(), "it: ")
 			_, problem, hasFailed := strings.Cut(last, "testprogress: ")
-			if problem = strings.TrimSuffix(problem, "\n"); printed != c.out || problem != c.err || hasFailed != p.hasFailed {
-				t.Errorf("got %q and error %q (failed: %v), want %q and %q", printed, problem, p.hasFailed, c.out, c.err)
+			problem = strings.TrimSuffix(problem, "\n")
+			if printed != c.out || problem != c.err || hasFailed != p.hasFailed {
+				t.Errorf("got %q and error %q (failed: %v), want %q and %q", printed, problem, p.hasFailed,
+					c.out, c.err)
 			}
 		})
 	}
@@ -148,7 +150,8 @@ func TestPrintRunning_ShowsAllCommands(t *testing.T) {
 	r.handleAll("run TestA")
 	r.handleLine(other, `{"Action":"run","Package":"weir/b","Test":"TestB"}`)
 	r.printRunning()
-	want := "...   weir/a  0 passed; running: TestA (1m0s)\n...   weir/b  0 passed; running: TestB (0s); 5 packages left\n"
+	want := "...   weir/a  0 passed; running: TestA (1m0s)\n" +
+		"...   weir/b  0 passed; running: TestB (0s); 5 packages left\n"
 	if r.out.String() != want {
 		t.Errorf("got %q, want %q", r.out.String(), want)
 	}
