@@ -104,14 +104,22 @@ func (m *brakedMessages) releaseOpened() {
 	}
 	m.generation, m.countedAt = generation, time.Time{}
 	now := m.now()
+	var ready []*keyState
 	for _, k := range m.keys.byID {
-		if k.BrakedContract == "" || !k.NextAt.After(now) {
-			continue
+		_, isClosed := m.brakes.isClosed(k.BrakedContract)
+		if k.BrakedContract != "" && k.NextAt.After(now) && !isClosed {
+			k.NextAt = now
+			ready = append(ready, k)
 		}
-		if _, isClosed := m.brakes.isClosed(k.BrakedContract); isClosed {
-			continue
-		}
-		k.NextAt = now
+	}
+	if len(ready) == 0 {
+		return
+	}
+
+	// Tail's next due time is written before the blocks, so that no commit has a block that is due before
+	// it: if the holder died after such a commit, the lane would be left alone until tail's time.
+	m.journal.record(&lane.Change{}, false)
+	for _, k := range ready {
 		ch := &lane.Change{}
 		ch.SaveBlock(k.KeyBlock)
 		m.journal.addChange(ch, false)

@@ -54,6 +54,7 @@ var mutants = []mutant{
 	{"an outsider writes tail", "", "", "", "outsider", ""},
 	{"redirects followed", "cms/exchange.go", "CheckRedirect: noRedirects", "CheckRedirect: func(*http.Request, []*http.Request) error { _ = noRedirects; return nil }", "redirect", ""},
 	{"watch and sweep off", "drain/lane_worker.go", "case r.State == Busy:\n\t\tt.waitWatching(", "case r.State == Busy:\n\t\tt.awaitWake(forever)\n\t\tt.waitWatching(", "stuck", ""},
+	{"an opened brake does not make its messages due in tail", "drain/braked_messages.go", "m.journal.record(&lane.Change{}, false)", "", "rows", "5@701292"},
 	{"a release is not written before its message is sent", "drain/due_mover.go", "m.journal.addMove(ch, func(err error) {\n\t\t\tw.answer <- moveResult{m.now(), err}\n\t\t\tm.notify()\n\t\t})", "m.journal.addChange(ch, false)\n\t\tw.answer <- moveResult{m.now(), nil}", "unreleased|repeat", ""},
 	{"a release leaves its due row", "lane/due.go", "c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())})", "", "rows|cancelled|unreleased", ""},
 	{"a due message overtakes its key", "drain/selector.go", "return max(k.firstLogPos, k.waitLogPos) <= s.readAhead.firstPendingSeq(k.KeyHash)", "return true", "order", ""},
