@@ -125,7 +125,7 @@ func (s *system) checkBatches() {
 func (s *system) checkMessages() {
 	s.requestStatus(200, "POST", "/api/messages", titledArticle("/a", anyTitle), "Prefer", "wait=30",
 		"Idempotency-Key", "k")
-	s.requestStatus(202, "POST", "/api/messages", titledArticle("/a", anyTitle), "Idempotency-Key", "k")
+	_, delivered := s.requestStatus(202, "POST", "/api/messages", titledArticle("/a", anyTitle), "Idempotency-Key", "k")
 	s.requestStatus(422, "POST", "/api/messages", titledArticle("/a", ""))
 	s.requestStatus(400, "POST", "/api/messages?deliverAt=noon", titledArticle("/a", anyTitle))
 	s.requestStatus(415, "POST", "/api/messages", `{}`)
@@ -142,7 +142,8 @@ func (s *system) checkMessages() {
 	s.requestStatus(400, "PATCH", "/api/messages/"+id, `{}`)
 	s.requestStatus(200, "GET", "/api/messages/"+id+"/attempts", "")
 	s.requestStatus(200, "DELETE", "/api/messages/"+id, "")
-	s.requestStatus(409, "DELETE", "/api/messages/"+id, "")
+	s.requestStatus(200, "DELETE", "/api/messages/"+id, "")
+	s.requestStatus(409, "DELETE", strings.TrimPrefix(delivered.Get("Location"), s.weir), "")
 	s.requestStatus(200, "POST", "/api/messages/"+id+"/reveal?as=text", "")
 	s.requestStatus(200, "POST", "/api/messages/"+id+"/erase", "")
 	s.requestStatus(200, "POST", "/api/messages/"+id+"/erase", "")
