@@ -98,8 +98,8 @@ type deliverySettings struct {
 	SignIn     signInSettings `yaml:"signIn"`
 	TLS        signin.TLS     `yaml:"tls"`
 	On         steps.Source   `yaml:"on"`         // rules for the answers to all steps
-	RetryAfter string         `yaml:"retryAfter"` // name of the header with the CMS's delay; "" = Retry-After
-	MaxAnswer  byteSize       `yaml:"maxAnswer"`  // largest size of the answer to a step; 0 = 4 MiB
+	RetryAfter string         `yaml:"retryAfter"` // name of a header with a delay, beside Retry-After; "" = none
+	MaxAnswer  byteSize       `yaml:"maxAnswer"`  // bytes read of an answer; 0 = 4 MiB, or 64 KiB without steps
 
 	// Instances names the instances that deliver. The value "any" means all of them. The value "process" means only
 	// those to which the host gives tickets.
@@ -261,6 +261,8 @@ func (d *deliverySettings) checkValues(must func(ok bool, format string, args ..
 		"delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
 	must(d.Instances == anyInstance || d.Instances == processInstance,
 		"delivery.instances is %q and must be %s or %s", d.Instances, anyInstance, processInstance)
+	must(d.RetryAfter == "" || signin.IsHeaderName(d.RetryAfter),
+		"delivery.retryAfter is %q and must be the name of a header, such as X-RateLimit-Reset", d.RetryAfter)
 	must(d.MaxAnswer >= 0 && d.MaxAnswer <= 64<<20, "delivery.maxAnswer is %d and must be at most 64MiB", d.MaxAnswer)
 	if err := d.Backoff.checkValues(); err != nil {
 		must(false, "%w", err)

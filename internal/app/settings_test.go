@@ -263,6 +263,8 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		"TicketDelay":   {minimal + "ticketDelay: { min: 5s, max: 1s }\n", "ticketDelay"},
 		"DeadRetention": {minimal + "retention: 10d\ndeadRetention: 9d\n", "deadRetention"},
 		"Patience":      {strings.Replace(minimal, "delivery: {", "delivery: { patience: 1s,", 1), "patience"},
+		"RetryAfter": {strings.Replace(minimal, "delivery: {", "delivery: { retryAfter: 5 s,", 1),
+			"[2:25] delivery.retryAfter is \"5 s\" and must be the name of a header, such as X-RateLimit-Reset"},
 		"Brake": {strings.Replace(minimal, "delivery: {", "delivery: { brake: -1,", 1),
 			"[2:20] delivery.brake is -1 and must be 0 (off) to 1000"},
 		"RetryFor": {strings.Replace(minimal, "delivery: {", "delivery: { retryFor: 91d,", 1),

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/signin"
 	"weir/internal/weir"
 )
 
@@ -51,8 +52,6 @@ func CheckTarget(address string, headers map[string]string) error {
 // message.
 var Placeholder = regexp.MustCompile(`\{(key|contract|version|id)\}`)
 
-var headerNamePattern = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-
 // checkHeaders returns an error with a line for each wrong header. A header is wrong if its name or
 // value is malformed, or if net/http or Weir sets the header. The error contains no values, because
 // values may be secrets.
@@ -61,7 +60,7 @@ func checkHeaders(headers map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
-		case !headerNamePattern.MatchString(name):
+		case !signin.IsHeaderName(name):
 			problems = append(problems, fmt.Errorf("cms: delivery.headers: %q is not the name of a header", name))
 		case slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"}, canonical):
 			problems = append(problems, fmt.Errorf("cms: delivery.headers: %s cannot be set", name))

@@ -154,9 +154,12 @@ func (b *Basic) newSource() (Source, error) {
 
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
+// IsHeaderName reports whether a text can be the name of a header.
+func IsHeaderName(text string) bool { return headerName.MatchString(text) }
+
 func newHeaderSource(name, value string) (Source, error) {
 	switch {
-	case !headerName.MatchString(name):
+	case !IsHeaderName(name):
 		return nil, fmt.Errorf(
 			"delivery.signIn.header: %q is not the name of a header; write one such as X-Api-Key",
 			name,

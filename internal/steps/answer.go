@@ -25,22 +25,24 @@ type answer struct {
 	raw     []byte                `expr:"-"`
 	// isPage is true if the answer is a page of HTML. Such a page usually comes from a proxy, a firewall, a sign-in or
 	// a deployment in front of the CMS, and not from the CMS.
-	isPage  bool            `expr:"-"`
-	isCut   bool            `expr:"-"` // the body is incomplete, or over the limit
-	cutBy   string          `expr:"-"` // reason for isCut
-	tree    *contract.Tree  `expr:"-"`
-	problem map[part]string `expr:"-"` // by part: the reason why the part cannot be read
+	isPage bool   `expr:"-"`
+	isCut  bool   `expr:"-"` // the body is incomplete, or over the limit
+	cutBy  string `expr:"-"` // reason for isCut
+	// endedEarly is true if the CMS or the network has cut the body, and not the limit.
+	endedEarly bool            `expr:"-"`
+	tree       *contract.Tree  `expr:"-"`
+	problem    map[part]string `expr:"-"` // by part: the reason why the part cannot be read
 }
 
-// readBody reads the body of an answer. It keeps at most limit bytes. It reads "more" further bytes
-// to find out whether the body is longer; with 0, a cut is not noticed. If the body ends early,
-// readBody returns both the answer and the error.
-func readBody(resp *http.Response, limit, more int64) (*answer, error) {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+more))
+// readBody reads the body of an answer, and keeps at most limit bytes. After a longer answer the
+// connection cannot be reused. If the body ends early, readBody returns both the answer and the
+// error.
+func readBody(resp *http.Response, limit int64) (*answer, error) {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1)) // the byte more shows a longer answer
 	a := &answer{Status: resp.StatusCode, header: resp.Header}
 	switch {
 	case err != nil:
-		a.isCut, a.cutBy = true, "the answer ended early"
+		a.isCut, a.endedEarly, a.cutBy = true, true, "the answer ended early"
 	case int64(len(body)) > limit:
 		body, a.isCut, a.cutBy = body[:limit], true, fmt.Sprintf("the answer has more than %d bytes", limit)
 	}

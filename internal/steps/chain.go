@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"weir/internal/contract"
+	"weir/internal/signin"
 )
 
 // chain has the compiled steps of a contract.
@@ -69,8 +70,7 @@ var (
 	// otherKeys are the settings of a step that define neither its request nor its body.
 	otherKeys = []string{"name", "when", "headers", "expect", "on", "success", "until", "every", "for", "retryAfter",
 		"reads", "remember", "say", "use"}
-	stepName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,39}$`)
-	headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+	stepName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,39}$`)
 	// ownHeaders are headers that a step must not set, because Weir or net/http sets them.
 	ownHeaders = []string{"Host", "Content-Length", "Transfer-Encoding", "Trailer", "Idempotency-Key", "Connection"}
 	// reservedName has the keywords of the expression language. They cannot be names of steps.
@@ -337,7 +337,7 @@ func (c *compiler) readHeaders(p pair, s *scope) []header {
 	for _, h := range pairs {
 		canonical := http.CanonicalHeaderKey(h.key)
 		switch {
-		case !headerName.MatchString(h.key):
+		case !signin.IsHeaderName(h.key):
 			f.addMistake(h.at, "%q is not the name of a header", h.key)
 		case slices.Contains(ownHeaders, canonical) || strings.HasPrefix(canonical, "Weir-"):
 			f.addMistake(h.at, "%s is set by Weir; leave it out", h.key)
@@ -370,7 +370,7 @@ func (c *compiler) compileAnswer(settings map[string]pair, st *step, s *scope) {
 	}
 	if p, ok := settings["retryAfter"]; ok {
 		name, ok := readText(p.value)
-		if !ok || !headerName.MatchString(name) {
+		if !ok || !signin.IsHeaderName(name) {
 			f.addMistake(p.placeOfValue(), "it must be the name of a header, such as X-RateLimit-Reset")
 		}
 		st.retryAfter = name

@@ -289,10 +289,15 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 // readAnswer reads the answer to a step, and learns its secrets.
 func (r *run) readAnswer(st *step, resp *http.Response) (*answer, error) {
 	r.addCredentials(conceal.CredentialSecrets(resp.Header)) // such as the cookie of a session
+	limit := r.sender.cfg.MaxAnswer
 	if r.chain.isSingle {
-		return readBody(resp, maxSingleAnswer, 0)
+		return readBody(resp, cmp.Or(limit, defaultMaxSingle))
 	}
-	a, err := readBody(resp, r.sender.cfg.MaxAnswer, 1)
+
+	a, err := readBody(resp, cmp.Or(limit, defaultMaxAnswer))
+	if a.isCut && !a.endedEarly {
+		a.cutBy += " (delivery.maxAnswer)"
+	}
 	a.parseParts(st.needs)
 	r.addCredentials(firstSecrets(conceal.ValueSecrets(a.JSON)))
 	return a, err

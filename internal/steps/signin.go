@@ -155,7 +155,7 @@ func (r *signInRun) sendStep(ctx context.Context, st *step) (*answer, error) {
 	for _, cookie := range append(r.client.Jar.Cookies(sent.URL), resp.Cookies()...) {
 		r.learned = append(r.learned, cookie.Value)
 	}
-	a, _ := readBody(resp, defaultMaxAnswer, 1)
+	a, _ := readBody(resp, defaultMaxAnswer)
 	a.parseParts(st.needs)
 	if problem := st.findUnreadable(a); problem != "" && st.isExpected(a.Status) {
 		return nil, fmt.Errorf("%d, but %s", a.Status, problem)

@@ -1,13 +1,11 @@
 package steps
 
 import (
+	"fmt"
+
 	"weir/internal/cms"
 	"weir/internal/weir"
 )
-
-// maxSingleAnswer is the largest number of bytes that Weir reads of the answer to a single request.
-// After a longer answer the connection cannot be reused.
-const maxSingleAnswer = 64 << 10
 
 // singleName is the name of a single request in trials and in files of answers.
 const singleName = "request"
@@ -31,10 +29,12 @@ var placeholders = map[string]func(m *weir.Message) string{
 //
 //   - The request has the message's own Idempotency-Key, and no header Accept. A placeholder can
 //     be empty.
-//   - Nothing of the message and of the answer is parsed. Of the answer, the first 64 KiB count.
+//   - Nothing of the message and of the answer is parsed. Of the answer, the first bytes count
+//     (Config.MaxAnswer): a longer one is no failure.
 //   - Package cms alone judges the answer, and the attempt never begins again.
 //   - Neither reasons nor records of requests name the step.
-func newSingle(method, url string) *chain {
+func newSingle(cfg Config) *chain {
+	url := cfg.URL
 	to := &template{}
 	for len(url) > 0 {
 		at := cms.Placeholder.FindStringSubmatchIndex(url)
@@ -46,16 +46,22 @@ func newSingle(method, url string) *chain {
 		to.parts = append(to.parts, templatePart{literal: url[:at[0]]}, templatePart{expression: value})
 		url = url[at[1]:]
 	}
-	st := &step{name: singleName, method: method, body: messageBody{},
+	st := &step{name: singleName, method: cfg.Method, body: messageBody{}, retryAfter: cfg.RetryAfter,
 		address: &address{text: to, takesEmpty: true}}
 	return &chain{isSingle: true, steps: []*step{st}}
 }
 
 // judgeSingle returns the verdict for the answer to a single request: the result of cms.Classify,
-// except that a body which ended early cannot show success.
+// except if the contract's setting "success" needs bytes of a 2xx answer that were not read.
 func (r *run) judgeSingle(a *answer, result weir.Result) verdict {
-	if a.isCut && a.Status/100 == 2 && r.sender.cfg.SuccessRules[r.delivery.Message.Contract] != nil {
+	hasRule := r.sender.cfg.SuccessRules[r.delivery.Message.Contract] != nil
+	switch {
+	case !hasRule || !a.isCut || a.Status/100 != 2:
+	case a.endedEarly:
 		result = weir.Result{Outcome: weir.OutcomeRetry, Status: a.Status, Reason: a.cutBy}
+	case result.Outcome != weir.OutcomeDelivered:
+		result.Reason = fmt.Sprintf("%d, but the first %d bytes of the answer (delivery.maxAnswer) "+
+			"do not match success", a.Status, len(a.raw))
 	}
 	return verdict{result: result}
 }

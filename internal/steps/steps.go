@@ -50,7 +50,7 @@ type Config struct {
 	LookUps    Source            // look-ups that contracts share, by name
 	Rules      Source            // rules for the answers of all steps; a step's own rules come first
 	RetryAfter string            // name of another header with a delay, beside Retry-After; empty = none
-	MaxAnswer  int64             // largest answer in bytes; 0 = 4 MiB
+	MaxAnswer  int64             // bytes that are read of an answer; 0 = defaultMaxAnswer or defaultMaxSingle
 	Contracts  []Contract        // those with steps
 	Messages   Messages
 	// SuccessRules has, by contract without steps, the rule cms.Rules.Success; Answers has, by contract and HTTP
@@ -67,6 +67,7 @@ type Config struct {
 
 const (
 	defaultMaxAnswer = 4 << 20
+	defaultMaxSingle = 64 << 10
 	defaultSettle    = 3 * time.Second
 )
 
@@ -81,7 +82,7 @@ type Sender struct {
 
 // New compiles the steps of all contracts. The error has a line for each mistake.
 func New(cfg Config) (*Sender, error) {
-	s := &Sender{cfg: cfg, chains: map[string]*chain{}, single: newSingle(cfg.Method, cfg.URL)}
+	s := &Sender{cfg: cfg, chains: map[string]*chain{}, single: newSingle(cfg)}
 	base, err := url.Parse(cfg.URL)
 	switch {
 	case err != nil:
@@ -91,9 +92,6 @@ func New(cfg Config) (*Sender, error) {
 	}
 	if cfg.File == nil {
 		s.cfg.File = &File{}
-	}
-	if cfg.MaxAnswer == 0 {
-		s.cfg.MaxAnswer = defaultMaxAnswer
 	}
 	if cfg.Transport == nil {
 		s.cfg.Transport = cms.NewTransport(nil)
