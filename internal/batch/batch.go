@@ -89,7 +89,7 @@ func checkStart(set *contract.Set, format wire.BatchFormat, contentType string, 
 	isZip := bytes.HasPrefix(head, []byte("PK")) || bytes.HasPrefix(head, []byte("MZ")) // MZ: it unpacks itself
 	if len(head) > 0 && !isZip {
 		return nil, &weir.Error{Kind: weir.Unsupported, Op: "batch",
-			Message: fmt.Sprintf("the Content-Type says %s, and the body is not", format)}
+			Message: fmt.Sprintf("the Content-Type is that of %s, and the body is not", format)}
 	}
 	return buffered, nil
 }

@@ -45,7 +45,7 @@ func (r *Runner) checkQueue(ctx context.Context, one *row) error {
 	if one.batch.Upstream != "" {
 		sender = fmt.Sprintf("the upstream %s has", one.batch.Upstream)
 	}
-	message := fmt.Sprintf("%s %d batches that are not filed yet; send this one again when some of them are",
+	message := fmt.Sprintf("%s %d batches that are not filed yet; send this one again when some of them are filed",
 		sender, queued)
 	return &weir.Error{Kind: weir.Limited, Op: "batch", Message: message, RetryAfter: queueRetry,
 		Problems: []weir.Problem{{Rule: "queuedBatches", Message: message}}}

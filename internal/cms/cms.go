@@ -109,18 +109,18 @@ func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 	if status/100 != 2 {
 		r.Reason = answerReason(status, hide(redirectTarget(a.Header.Get("Location"))), words())
 	}
-	means, said := rules.Means[status]
+	means, isDefined := rules.Means[status]
 	switch {
 	case status/100 == 2 && rules.Success != nil && !rules.Success.MatchString(text):
 		r.Outcome, r.Reason = weir.OutcomeRetry,
-			SingleLine(fmt.Sprintf("%d, but the answer does not say success: %s", status, words()))
+			SingleLine(fmt.Sprintf("%d, but the answer does not match success: %s", status, words()))
 	case status/100 == 2 && rules.Success == nil && !rules.ReadsBody && a.IsForeignPage():
 		r.Outcome, r.Reason = weir.OutcomeRetry, foreignPageReason(status, words())
 	case status/100 == 2:
 		r.Outcome = weir.OutcomeDelivered
 	case strings.EqualFold(a.Header.Get("Weir-Retry"), "never"):
 		r.Outcome = weir.OutcomeRejected
-	case said:
+	case isDefined:
 		r.Outcome = means
 	default:
 		r.Outcome, r.Refused = JudgeStatus(status, a.IsErrorPage(), rules.Reads)

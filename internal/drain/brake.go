@@ -28,7 +28,7 @@ import (
 //     become final even if the CMS never takes one.
 //
 // Tail names the brakes of the lane's refused messages, so that a brake outlasts its holder. A
-// process that has not held such a lane learns nothing of them, and counts for itself.
+// process that has held no such lane does not know them, and counts for itself.
 
 // probeShare bounds the time between two probes of a lane: the time since the brake was closed,
 // divided by probeShare.
@@ -48,7 +48,7 @@ type brakes struct {
 
 // brake has the rejections with one fingerprint since the contract's last delivery.
 type brake struct {
-	keys     map[string]bool // hashes of the keys whose messages are dead of it
+	keys     map[string]bool // hashes of the keys whose messages it has made dead
 	closedAt time.Time       // zero = it is open
 	lane.Brake
 }
@@ -65,35 +65,36 @@ func newBrakes(limit int, patience time.Duration, b Backoff) *brakes {
 type brakeVerdict int
 
 const (
-	diesAlone brakeVerdict = iota // the rejection makes the message dead
-	closesIt                      // the same, and closes the brake
-	isRefused                     // the brake is closed: the message waits
+	makesDead   brakeVerdict = iota // the message is dead
+	closesBrake                     // the message is dead, and further messages wait
+	makesWait                       // the message waits, because the brake is closed
 )
 
 // judgeRejection counts a rejection, and returns its effect on the message.
 func (b *brakes) judgeRejection(e *lane.Entry, r weir.Result, now time.Time) brakeVerdict {
 	if b.limit == 0 || r.Unsent {
-		return diesAlone
+		return makesDead
 	}
 	contract := e.Message.Contract
 	fingerprint, reason := weir.Fingerprint(contract, r.Status, r.Reason)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k := b.findOrAdd(contract, fingerprint)
+	found := b.findOrAdd(contract, fingerprint)
 	switch {
-	case !k.closedAt.IsZero() && now.Sub(laterOf(k.closedAt, e.WaitingSince())) < b.patience:
-		return isRefused
-	case !k.closedAt.IsZero():
-		return diesAlone
+	case !found.closedAt.IsZero() && now.Sub(laterOf(found.closedAt, e.WaitingSince())) < b.patience:
+		return makesWait
+	case !found.closedAt.IsZero():
+		return makesDead
 	}
-	k.keys[e.KeyHash()] = true
-	if len(k.keys) < b.limit {
-		return diesAlone
+
+	found.keys[e.KeyHash()] = true
+	if len(found.keys) < b.limit {
+		return makesDead
 	}
-	k.closedAt = now
-	k.Brake = lane.Brake{Contract: contract, Fingerprint: fingerprint, CMSStatus: r.Status,
+	found.closedAt = now
+	found.Brake = lane.Brake{Contract: contract, Fingerprint: fingerprint, CMSStatus: r.Status,
 		Reason: reason, Since: storedTime(now)}
-	return closesIt
+	return closesBrake
 }
 
 // findOrAdd returns a brake, which is new if there was none. The caller holds mu.
@@ -112,13 +113,13 @@ func (b *brakes) findOrAdd(contract, fingerprint string) *brake {
 	return all[fingerprint]
 }
 
-// maxBrakes bounds the rejections of a contract in memory: beyond it those that closed no brake are
-// forgotten.
+// maxBrakes bounds the rejections of a contract in memory. Beyond it, findOrAdd forgets those that
+// have closed no brake.
 const maxBrakes = 1000
 
-// openAllOf opens the brakes of a contract, because the CMS has taken a message of it, or an operator
-// has resumed a lane. It reports whether one was closed.
-func (b *brakes) openAllOf(contract string, now time.Time) bool {
+// openContract opens the brakes of a contract, because the CMS has taken a message of it, or an
+// operator has resumed a lane. It reports whether a brake was closed.
+func (b *brakes) openContract(contract string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.openedAt[contract] = now
@@ -148,16 +149,16 @@ func (b *brakes) adoptStored(stored []lane.Brake) {
 	}
 }
 
-// isClosed reports whether a brake of a contract is closed, and returns the time since when.
-func (b *brakes) isClosed(contract string) (since time.Time, is bool) {
+// isClosed reports whether a brake of a contract is closed, and returns since when.
+func (b *brakes) isClosed(contract string) (since time.Time, isClosed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, k := range b.byContract[contract] {
 		if !k.closedAt.IsZero() {
-			since, is = earlierOf(since, k.closedAt), true
+			since, isClosed = earlierOf(since, k.closedAt), true
 		}
 	}
-	return since, is
+	return since, isClosed
 }
 
 // listClosed returns the closed brakes of some contracts, sorted by contract and fingerprint.
@@ -177,12 +178,12 @@ func (b *brakes) listClosed(contracts map[string]bool) (closed []lane.Brake) {
 	return closed
 }
 
-// hasOpened reports whether brakes in tail were opened since: the lane's refused messages can be
-// sent.
+// hasOpened reports whether a brake in tail was opened after it was stored: then refused messages of
+// the lane can be sent.
 func (b *brakes) hasOpened(stored []lane.Brake) bool {
 	return slices.ContainsFunc(stored, func(s lane.Brake) bool {
-		_, is := b.isClosed(s.Contract)
-		return !is && !b.readOpenedAt(s.Contract).Before(s.Since)
+		_, isClosed := b.isClosed(s.Contract)
+		return !isClosed && !b.readOpenedAt(s.Contract).Before(s.Since)
 	})
 }
 
@@ -199,7 +200,7 @@ func (b *brakes) readGeneration() int {
 	return b.generation
 }
 
-// eraseReasons erases the words of the CMS. Tail gets the brakes anew with the next commit.
+// eraseReasons erases the words of the CMS. The next commit writes the brakes into tail without them.
 func (b *brakes) eraseReasons() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -210,7 +211,7 @@ func (b *brakes) eraseReasons() {
 	}
 }
 
-// wakeBraked wakes the workers, except one, of whose lanes messages may wait for a brake.
+// wakeBraked wakes each worker, except one, if messages of its lane may wait for a brake.
 func (d *Drainer) wakeBraked(except int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

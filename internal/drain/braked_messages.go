@@ -13,19 +13,19 @@ type brakedMessages struct {
 	brakes     *brakes
 	keys       *keyStates
 	journal    *journal
-	opened     func() // wakes the other lanes, because brakes were opened
-	generation int    // brakes.count when the blocks were last compared with the brakes
+	wakeOthers func() // is called when brakes were opened
+	generation int    // brakes.generation when the blocks were last compared with the brakes
 	counted    []lane.Brake
 	countedAt  time.Time // zero = the next call of list counts
 }
 
-// judgeRejection returns the outcome of a rejected message that counts for it.
+// judgeRejection returns the outcome that is recorded for a rejected message.
 func (m *brakedMessages) judgeRejection(c *candidate, result weir.Result) weir.Outcome {
 	switch m.brakes.judgeRejection(c.entry, result, m.now()) {
-	case isRefused:
+	case makesWait:
 		c.isBraked = true
 		return weir.OutcomeUnavailable
-	case closesIt:
+	case closesBrake:
 		m.log.Warn("drain: brake closed, further messages with this rejection wait",
 			"subject", c.entry.Message.Contract, "fence", m.fence, "status", result.Status,
 			"err", result.Reason)
@@ -35,9 +35,9 @@ func (m *brakedMessages) judgeRejection(c *candidate, result weir.Result) weir.O
 
 // openContract opens the brakes of a contract of which the CMS has taken a message.
 func (m *brakedMessages) openContract(contract string) {
-	if m.brakes.openAllOf(contract, m.now()) {
+	if m.brakes.openContract(contract, m.now()) {
 		m.log.Info("drain: brake opened", "subject", contract, "fence", m.fence)
-		m.opened()
+		m.wakeOthers()
 	}
 }
 
@@ -64,9 +64,9 @@ func (m *brakedMessages) listContracts() map[string]bool {
 	return contracts
 }
 
-// nextAt returns when a refused message is sent again, if the brake stays closed. The message is
-// the probe if no other one of its contract is sent before.
-func (m *brakedMessages) nextAt(e *lane.Entry) time.Time {
+// chooseNextAt returns the time at which a refused message is sent again if the brake stays closed.
+// The message becomes the probe if no other message of its contract is sent before that time.
+func (m *brakedMessages) chooseNextAt(e *lane.Entry) time.Time {
 	now, contract := m.now(), e.Message.Contract
 	since, isClosed := m.brakes.isClosed(contract)
 	if !isClosed { // another lane has just opened it
@@ -161,7 +161,7 @@ func (o *outcomeRecorder) holdBraked(c *candidate, ch *lane.Change, result weir.
 	c.entry.Record(result, o.fence, false)
 	ch.Key = c.entry.KeyHash()
 	fingerprint, _ := weir.Fingerprint(c.entry.Message.Contract, result.Status, result.Reason)
-	at := o.braked.nextAt(c.entry)
+	at := o.braked.chooseNextAt(c.entry)
 	if err := o.scheduleRetry(c, ch, time.Time{}); err != nil {
 		return err
 	}

@@ -27,13 +27,13 @@ import (
 //
 // In the last two cases no further attempt could be made.
 
-// leastTime knows for how long a message is tried.
+// leastTime has the least time for which a message is tried.
 type leastTime struct {
 	retryFor func(*lane.Entry) time.Duration // see Config.RetryFor
 }
 
-// endsAt returns the time until which failed attempts do not make a message dead, if its present
-// attempt began at the given time.
+// endsAt returns the time before which failed attempts do not make a message dead. Its present
+// attempt began at startedAt.
 func (l leastTime) endsAt(e *lane.Entry, startedAt time.Time) time.Time {
 	first := e.FirstFailedAt()
 	if first.IsZero() || first.After(startedAt) { // the clock of the holder that wrote it was ahead
@@ -42,8 +42,7 @@ func (l leastTime) endsAt(e *lane.Entry, startedAt time.Time) time.Time {
 	return first.Add(l.retryFor(e))
 }
 
-// isOver reports whether the message was tried for the least time, if its present attempt began at
-// the given time.
+// isOver reports whether the message was tried for the least time when its present attempt began.
 func (l leastTime) isOver(e *lane.Entry, startedAt time.Time) bool {
 	return !l.endsAt(e, startedAt).After(startedAt)
 }
@@ -53,7 +52,8 @@ func (o *outcomeRecorder) hasTriedEnough(e *lane.Entry, result weir.Result) bool
 	return e.AttemptsSinceReplay()+1 >= o.attempts && o.leastTime.isOver(e, result.StartedAt)
 }
 
-// showRetryUntil records for operators until when the message is tried at least.
+// showRetryUntil records, for operators, the time until which only a rejection makes the message
+// dead.
 func (o *outcomeRecorder) showRetryUntil(e *lane.Entry, result weir.Result) {
 	if o.leastTime.retryFor(e) == 0 {
 		e.SetRetryUntil(time.Time{})

@@ -20,8 +20,9 @@ import (
 //
 // A pause that the CMS asked for (Retry-After) has no cause, so no recovery ends it. Neither does a
 // recovery end an operator's pause, the settle time or the calendar. Each recovery ends a pause at
-// most once, because a pause that begins after it has a later failure. So the endings are no more
-// than the pauses of the lanes that recovered, even if the CMS takes only some messages.
+// most once, because a pause that begins after it has a later failure. So the
+// number of ended pauses stays bounded by that of the recoveries, even if the CMS takes only some
+// messages.
 
 const (
 	// A scout pauses for at most the time since the trouble began, divided by scoutShare.
@@ -53,8 +54,9 @@ func newOutlook(b Backoff) *outlook {
 	return &outlook{backoff: b, troubles: map[string]*trouble{}}
 }
 
-// troubleOf returns the trouble of a cause, which begins now if there is none. The caller holds mu.
-func (o *outlook) troubleOf(cause string, now time.Time) *trouble {
+// findTrouble returns the trouble of a cause. If there is none, the trouble begins now. The caller
+// holds mu.
+func (o *outlook) findTrouble(cause string, now time.Time) *trouble {
 	t := o.troubles[cause]
 	if t == nil || now.Sub(t.plannedAt) > patienceResetAfter {
 		t = &trouble{since: now, plannedAt: now, probes: map[int]time.Time{}}
@@ -68,7 +70,7 @@ func (o *outlook) troubleOf(cause string, now time.Time) *trouble {
 func (o *outlook) planPause(number int, cause string, now time.Time, delay time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t := o.troubleOf(cause, now)
+	t := o.findTrouble(cause, now)
 	t.plannedAt = now
 	longest := max(o.backoff.longestDelay(1), now.Sub(t.since)/scoutShare)
 	if delay > longest && !t.hasProbe(number, now, now.Add(longest)) {
@@ -113,11 +115,11 @@ func (o *outlook) isPauseOver(t lane.Tail) bool {
 func (o *outlook) takeReadTurn(now time.Time) (isDue bool, next time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	lasts := time.Duration(0)
+	longest := time.Duration(0) // since a trouble began
 	for _, t := range o.troubles {
-		lasts = max(lasts, now.Sub(t.since))
+		longest = max(longest, now.Sub(t.since))
 	}
-	next = min(max(lasts/scoutShare, readsRecoveryMin), readsRecoveryMax)
+	next = min(max(longest/scoutShare, readsRecoveryMin), readsRecoveryMax)
 	if since := now.Sub(o.readAt); since < next && since >= 0 {
 		return false, next - since
 	}
@@ -147,8 +149,8 @@ func (d *Drainer) announceRecovery(number int, r lane.Recovery) {
 	})
 }
 
-// wakePaused wakes the workers, except one, whose lanes pause for the CMS, or are being looked at.
-// Each then looks whether its pause is over.
+// wakePaused wakes each worker, except one, whose lane pauses for the CMS or may be about to. Each
+// then finds out whether its pause is over.
 func (d *Drainer) wakePaused(except int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -159,16 +161,16 @@ func (d *Drainer) wakePaused(except int) {
 	}
 }
 
-// mayPauseForCMS reports whether the worker waits for the end of a pause for the CMS, or is about
-// to.
+// mayPauseForCMS reports whether the worker waits for the end of a pause for the CMS, or may be about
+// to wait for it.
 func (t *laneWorker) mayPauseForCMS() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.endTenure == nil && (t.reportedRound != t.round || t.report.isForCMS)
 }
 
-// awaitPauseEnd waits like awaitWake. If the lane pauses for the CMS, it meanwhile looks into
-// storage for a recovery that another process has noticed.
+// awaitPauseEnd waits as awaitWake does. If the lane pauses for the CMS, it meanwhile reads from
+// storage whether another process has noticed a recovery.
 func (t *laneWorker) awaitPauseEnd(d time.Duration, isForCMS bool) {
 	end := t.drainer.Now().Add(d)
 	for {

@@ -60,7 +60,7 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	remembered := &rememberedIDs{laneScope: scope, isUsedBy: d.Remembers, byKey: map[string]lane.Remembered{}}
 	s.missing = &missingContracts{laneScope: scope, patience: cmp.Or(d.Patience, patienceDefault)}
 	s.braked = &brakedMessages{laneScope: scope, brakes: d.brakes, keys: s.keys, journal: s.journal,
-		generation: d.brakes.readGeneration(), opened: func() { d.wakeBraked(t.number) }}
+		generation: d.brakes.readGeneration(), wakeOthers: func() { d.wakeBraked(t.number) }}
 	guard := &crashGuard{journal: s.journal}
 	history := &deliveryHistory{laneScope: scope}
 	s.requests = &requestHandler{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,

@@ -40,7 +40,7 @@ func (s *session) chooseNext(ctx context.Context) (*candidate, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		if again, err := s.beginRound(ctx); !again || err != nil {
+		if mustChoose, err := s.beginRound(ctx); !mustChoose || err != nil {
 			return nil, err
 		}
 	}
@@ -69,11 +69,11 @@ func (s *session) readToEnd(ctx context.Context) error {
 }
 
 // beginRound begins the next round of attempts (see breaker.go) if each key had its turn. It reports whether the
-// session has to choose a message again. Messages that were not read yet come before the next round.
+// session must choose a message again. Messages that were not read yet come before the next round.
 //
 // If an untried message becomes due soon, beginRound begins no round and no pause. The pause could be long. In a long
 // pause the holder leaves the lane, and a process would soon have to take the lane again for the untried message.
-func (s *session) beginRound(ctx context.Context) (bool, error) {
+func (s *session) beginRound(ctx context.Context) (mustChoose bool, err error) {
 	hasProbed := len(s.breaker.probedKeys) > 0 || s.breaker.isResting(s.now())
 	if !hasProbed || s.journal.countPending() > 0 || s.due.isUnderWay() {
 		return false, nil
@@ -92,7 +92,7 @@ func (s *session) beginRound(ctx context.Context) (bool, error) {
 //
 // A message, or the next round, may have to wait for the commit of an earlier outcome. If that commit ends while the
 // holder chooses, the choice was made too early, and a new choice is needed: no timer and no wake would end the wait.
-func (s *session) waitForWork(ctx context.Context, progress <-chan struct{}) (bool, error) {
+func (s *session) waitForWork(ctx context.Context, progress <-chan struct{}) (continues bool, err error) {
 	if s.opensAt(s.now()).After(s.now()) {
 		return true, nil // the lane pauses, and run waits for the end of the pause
 	}

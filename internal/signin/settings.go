@@ -279,13 +279,13 @@ func (j *JWT) readKey() (any, error) {
 	case "hex":
 		key, err := hex.DecodeString(string(j.Key))
 		if err != nil {
-			return nil, errors.New("key is not hexadecimal, as keyIs says")
+			return nil, errors.New("key is not hexadecimal, but keyIs is hex")
 		}
 		return key, nil
 	case "base64":
 		key, err := base64.StdEncoding.DecodeString(string(j.Key))
 		if err != nil {
-			return nil, errors.New("key is not base64, as keyIs says")
+			return nil, errors.New("key is not base64, but keyIs is base64")
 		}
 		return key, nil
 	}

@@ -234,8 +234,8 @@ func (k *Keeper) replacementOf(refused *kept) (*kept, bool) {
 	return c, c != nil && c != refused && k.now().Before(c.expiresAt)
 }
 
-// recordAnswer counts the answers such as 403 in a row. A read does not end the row, because many CMSs let everybody
-// read. Answers to earlier credentials do not count.
+// recordAnswer counts the answers such as 403 in a row. A read does not end the row, because many CMSs answer
+// reads without a credential. Answers to earlier credentials do not count.
 func (k *Keeper) recordAnswer(used *kept, method string, status int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -91,7 +91,7 @@ func (t *Transport) recordCredential(resp *http.Response, req *http.Request, use
 	}
 }
 
-// recordAnswer tells the keeper about the answer, if there is one.
+// recordAnswer passes the status of the answer to the keeper, if there is an answer.
 func (t *Transport) recordAnswer(resp *http.Response, req *http.Request, used *kept) {
 	if resp != nil {
 		t.keeper.recordAnswer(used, req.Method, resp.StatusCode)
