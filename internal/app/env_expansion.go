@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 
 	"weir/internal/conceal"
 	"weir/internal/steps"
@@ -61,22 +62,22 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 		s.body = doc.Body
 		unknown = append(unknown, findUnknownKeys(doc.Body, reflect.TypeFor[Settings]())...)
 		if err := yaml.NodeToValue(doc.Body, s); err != nil {
-			return expander.missing, unknown, describeTypeError(err)
+			return expander.missing, unknown, describeTypeError(err, doc.Body)
 		}
 	}
 	return expander.missing, unknown, nil
 }
 
-// describeTypeError describes an error of the YAML decoder without the names of Go types. For an unknown setting, the
-// result can suggest a name.
-func describeTypeError(err error) error {
+// describeTypeError describes an error of the YAML decoder without the names of Go types, and names
+// the setting. For an unknown setting, the result can suggest a name.
+func describeTypeError(err error, body ast.Node) error {
 	var kind *yaml.UnexpectedNodeTypeError
 	if errors.As(err, &kind) && kind.Token != nil {
-		at, want := kind.Token.Position, "a list"
+		want := "a list"
 		if kind.Expected == ast.MappingType {
 			want = "a group of settings"
 		}
-		return fmt.Errorf("[%d:%d] %q is not %s", at.Line, at.Column, markReverser.Replace(kind.Token.Value), want)
+		return newTypeError(kind.Token, body, want)
 	}
 	var unknown *yaml.UnknownFieldError
 	if errors.As(err, &unknown) && unknown.Token != nil {
@@ -106,8 +107,49 @@ func describeTypeError(err error) error {
 	case reflect.Map, reflect.Struct:
 		want = "a group of settings"
 	}
-	at := wrong.Token.Position
-	return fmt.Errorf("[%d:%d] %q is not %s", at.Line, at.Column, markReverser.Replace(wrong.Token.Value), want)
+	return newTypeError(wrong.Token, body, want)
+}
+
+// keyOfContract matches the path of a contract's key, which is one path or a list of paths.
+var keyOfContract = regexp.MustCompile(`^contracts\[\d+\]\.key$`)
+
+// newTypeError returns the error of a value whose type is wrong, with the setting's path in the file.
+func newTypeError(at *token.Token, body ast.Node, want string) error {
+	path := findPath(body, at)
+	if keyOfContract.MatchString(path) {
+		want = "a path such as ./@id, or a list of paths"
+	}
+	if path != "" {
+		path += ": "
+	}
+	return fmt.Errorf("[%d:%d] %s%q is not %s", at.Position.Line, at.Position.Column, path,
+		markReverser.Replace(at.Value), want)
+}
+
+// findPath returns the path of the outermost node that begins with a token, such as delivery.brake.
+// If there is none, it returns "".
+func findPath(body ast.Node, at *token.Token) string {
+	finder := &pathFinder{at: at}
+	ast.Walk(finder, body)
+	return finder.path
+}
+
+// pathFinder finds the path of a token.
+type pathFinder struct {
+	at   *token.Token
+	path string
+}
+
+// Visit implements ast.Visitor.
+func (f *pathFinder) Visit(n ast.Node) ast.Visitor {
+	if f.path != "" {
+		return nil
+	}
+	_, isPair := n.(*ast.MappingValueNode)
+	if !isPair && n.GetToken() == f.at {
+		f.path = strings.TrimPrefix(n.GetPath(), "$.")
+	}
+	return f
 }
 
 // listSettingNames returns the names of all settings in a type, including the settings in nested groups.
@@ -145,6 +187,11 @@ func listSettingNames(t reflect.Type) (names []string) {
 // bareExpression matches an expression without quotes. YAML would parse the braces of such an expression as a mapping.
 var bareExpression = regexp.MustCompile(`(?m)[:,\[-][ \t]+\{\{`)
 
+// bareTemplate matches a value within braces that has an expression and no quotes, such as
+// { get: /items/{{ key }} }. YAML would take the braces of the expression for the end of the mapping.
+var bareTemplate = regexp.MustCompile(`(?m)\{[ \t]*(?:[a-z]\w*:[ \t]+[^"'\s{}][^"'\n{}]*[ ,])*` +
+	`[a-z]\w*:[ \t]+[^"'\s{}][^"'\n{}]*\{\{`)
+
 // bareCondition matches a condition that stands in braces and has no quotes, such as { when: len(list ?? []) > 1 }.
 // YAML would parse a bracket or a brace in the condition as the beginning of a list or a mapping.
 var bareCondition = regexp.MustCompile(`(?m)\{[ \t]*when:[ \t]+[^"'\s][^"'\n]*[\[\]{]`)
@@ -159,6 +206,8 @@ func hintAtQuotes(text string) string {
 		return "\nweir.yaml has a path that begins with @ and has no quotes; write \"@name\" or ./@name"
 	case bareExpression.MatchString(text):
 		return "\nweir.yaml has an expression without quotes; write \"{{ … }}\""
+	case bareTemplate.MatchString(text):
+		return "\nweir.yaml has braces around a value with {{ and without quotes; write { get: \"/items/{{ … }}\" }"
 	case bareCondition.MatchString(text):
 		return "\nweir.yaml has a condition with [ or { and without quotes; write { when: \"…\", do: … }"
 	}

@@ -39,7 +39,7 @@ type foldSettings struct{ rules fold.Rules }
 func (f *foldSettings) UnmarshalYAML(n ast.Node) error {
 	var names []string
 	if err := yaml.NodeToValue(n, &names, yaml.Strict()); err != nil {
-		return newValueError(n, "a list such as [case, accents, nfc]")
+		return newValueError(n, "a list such as [case, accents, nfc]; leave fold out if no keys are folded")
 	}
 	for i, name := range names {
 		one, err := fold.Parse([]string{name})
@@ -142,7 +142,21 @@ type duration time.Duration
 // maxDays is the largest number of days that fits in a time.Duration.
 const maxDays = int(math.MaxInt64 / (24 * time.Hour))
 
-func (d duration) String() string { return time.Duration(d).String() }
+// String returns the duration as weir.yaml writes it, such as 7d, 25h or 1m30s.
+func (d duration) String() string {
+	const day = duration(24 * time.Hour)
+	if d != 0 && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	text := time.Duration(d).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
 func (d *duration) UnmarshalYAML(n ast.Node) error {

@@ -86,6 +86,9 @@ func (p *path) addStep(name, filters string, more bool) error {
 		return nil
 	}
 	if !stepNames.MatchString(name) {
+		if strings.Contains(name, "|") {
+			return fmt.Errorf("%q is not a step; several paths are a list, such as [./@slug, ./@lang]", name)
+		}
 		return fmt.Errorf("%q is not a step", name)
 	}
 	if name == "" && (!more || filters != "") {

@@ -42,7 +42,7 @@ func (f *File) readLookUps(s Source) *lookUps {
 	pairs, ok := f.readMapping(s.node, lookUpsPath)
 	if !ok {
 		f.addMistake(placeOf(s.node, lookUpsPath),
-			"lookups must be a mapping of names to steps, such as find: { get: /items?ref={{ key }} }")
+			"it must be a mapping of names to steps, such as find: { get: \"/items?ref={{ key }}\" }")
 	}
 	for _, p := range pairs {
 		l.byName[p.key] = &sharedLookUp{steps: f.readLookUp(p), at: p.at}

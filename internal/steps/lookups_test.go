@@ -87,7 +87,7 @@ contracts:
 		"Rule": {contracts + "lookups:\n  find: { get: /a, on: [ { when: status == 404, do: stop } ] }\n",
 			"[6:53] lookups.find.on[0].do: \"stop\" is not something to do"},
 		"NotAStep":    {contracts + "lookups:\n  find: /a\n", "[6:9] lookups.find: a step must be a mapping"},
-		"NotAMapping": {contracts + "lookups: [ { get: /a } ]\n", "[5:10] lookups: lookups must be a mapping of names"},
+		"NotAMapping": {contracts + "lookups: [ { get: /a } ]\n", "[5:10] lookups: it must be a mapping of names"},
 		"Name": {strings.ReplaceAll(contracts, "use: find", "use: find-it") + "lookups: { find-it: { get: /a } }\n",
 			`"find-it" is not a name that expressions can use`},
 		"NoName": {contracts + "lookups:\n  find:\n    - get: /a\n",
