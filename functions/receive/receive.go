@@ -88,7 +88,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if final {
 			httpio.SetVersion(w, st.Version)
-			httpio.WriteJSON(w, http.StatusOK, wire.NewMessage(st))
+			httpio.WriteJSON(w, http.StatusOK, answerWithWarning{wire.NewMessage(st), asked.warning()})
 			f.logAccepted(r, filed)
 			return
 		}
@@ -117,10 +117,27 @@ func (f *Function) wakeLane(filed lane.Receipt) {
 	}
 }
 
+// answerWithWarning is the status of a message, as the answer to a post.
+type answerWithWarning struct {
+	wire.Message
+	Warning string `json:"warning,omitempty"`
+}
+
+// warning returns a warning for a caller that waits without an idempotency key. Its HTTP library can give the request
+// up before Weir answers, and send it again: each try would be a message.
+func (o requestOptions) warning() string {
+	if o.wait > 0 && o.IdempotencyKey == "" {
+		return "Prefer: wait without an Idempotency-Key: if a client gives up before the answer and posts again, " +
+			"Weir stores a second message"
+	}
+	return ""
+}
+
 func describeReceipt(filed lane.Receipt, asked requestOptions) wire.Receipt {
 	m := filed.Message
 	a := wire.Receipt{ID: m.Public().String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq,
 		AcceptedAt: m.AcceptedAt, Duplicate: filed.Duplicate}
+	a.Warning = asked.warning()
 	if !m.DueAt.IsZero() {
 		a.DeliverAt = m.DueAt
 		if !filed.Duplicate {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -151,6 +152,11 @@ func TestFunction_Wait(t *testing.T) {
 				defer timer.Stop()
 				began := time.Now()
 				w := serveReceive(f, func(r *http.Request) { r.Header.Set("Prefer", c.prefer) })
+				hasWarning := strings.Contains(w.Body.String(), "Prefer: wait without an Idempotency-Key")
+				if wants := c.prefer != "wait=long" && c.prefer != "return=minimal" && c.prefer != "wait=-1"; hasWarning !=
+					wants {
+					t.Errorf("got %s, want a warning about the absent key: %t", w.Body, wants)
+				}
 				if wait := w.Header().Get("Preference-Applied"); w.Code != c.status || time.Since(began) != c.took ||
 					wait != c.wait || !f.hasTicket {
 					t.Errorf("got %d %s after %s, Preference-Applied %q and a ticket: %t; want %d after %s, %q and a "+

@@ -151,10 +151,17 @@ func (s *Set) Answers() map[string]map[int]weir.Outcome {
 // and the number of the remaining problems. If ctx ends while Accept waits for memory, the kind is Unavailable.
 func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
 	m, err := s.acceptBody(ctx, contentType, body, nil)
-	if err != nil {
-		return weir.Message{}, err
+	if err == nil {
+		return m, nil
 	}
-	return m, nil
+	if weir.KindOf(err) == weir.Invalid { // only refused bodies pay for the lines of their problems
+		places := &places{left: maxProblems}
+		if _, located := s.acceptBody(ctx, contentType, body, places); located != nil &&
+			weir.KindOf(located) == weir.Invalid {
+			err = located
+		}
+	}
+	return weir.Message{}, err
 }
 
 // acceptBody does the work of Accept. If a body breaks rules of its contract, acceptBody returns an error, and also a

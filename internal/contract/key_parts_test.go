@@ -133,7 +133,13 @@ func TestSet_Accept_RefusesParts(t *testing.T) {
 		var refused *weir.Error
 		if !errors.As(err, &refused) || refused.Kind != weir.Invalid || len(refused.Problems) != 1 {
 			t.Errorf("%.60s: got the key %q, %v, want a refusal with one problem", body, m.Key, err)
-		} else if got := refused.Problems[0]; got != want {
+			continue
+		}
+		got := refused.Problems[0]
+		if got.Line != 1 || got.Column < 1 {
+			t.Errorf("%.60s: got line %d, column %d; want a place in line 1", body, got.Line, got.Column)
+		}
+		if got.Line, got.Column = 0, 0; got != want {
 			t.Errorf("%.60s: got %+v, want %+v", body, got, want)
 		}
 	}

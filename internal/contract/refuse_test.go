@@ -232,9 +232,9 @@ func TestSet_Accept_Refuses(t *testing.T) {
 					t.Errorf("%.80q:\n got %d %s %s %q\nwant %d %s %s %q", c.body, got.status, got.path, got.rule,
 						got.message, c.status, c.path, c.rule, c.message)
 				}
-				if (p.Rule == "xml") != (p.Line > 0) && p.Rule != "encoding" {
-					t.Errorf("got line %d, column %d; want a place only for rules xml and encoding", p.Line,
-						p.Column)
+				hasPlace := p.Rule == "xml" || weir.KindOf(err) == weir.Invalid && p.Path != ""
+				if hasPlace != (p.Line > 0) && p.Rule != "encoding" {
+					t.Errorf("got line %d, column %d; want a place: %t", p.Line, p.Column, hasPlace)
 				}
 			})
 		}

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -85,6 +86,7 @@ func (s *selector) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 		ch := &lane.Change{}
 		at := storedTime(s.now())
 		s.reportFinal(first, weir.Superseded, at)
+		latest.Warning = cmp.Or(latest.Warning, weir.DescribeFraction(first.Message.Version, latest.Version))
 		ch.Supersede(first.Seq(), first.Message.Callback, latest, at)
 		s.journal.record(ch, false)
 		s.logSuperseded(first.Seq(), first.Message.Public())

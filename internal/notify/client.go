@@ -43,7 +43,19 @@ func newClient(transport http.RoundTripper) *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-func (t endpoint) postEvent(ctx context.Context, id string, body []byte, now time.Time) response {
+// trace is the W3C trace context of the message that an event is about. Both texts can be empty.
+type trace struct{ parent, state string }
+
+func (t trace) addTo(header http.Header) {
+	if t.parent != "" {
+		header.Set("Traceparent", t.parent)
+	}
+	if t.parent != "" && t.state != "" {
+		header.Set("Tracestate", t.state)
+	}
+}
+
+func (t endpoint) postEvent(ctx context.Context, id string, body []byte, of trace, now time.Time) response {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(body))
 	if err != nil {
 		return response{reason: "the request cannot be built: " + withoutAddress(err)}
@@ -53,6 +65,7 @@ func (t endpoint) postEvent(ctx context.Context, id string, body []byte, now tim
 	req.Header.Set("Webhook-Id", id)
 	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
 	req.Header.Set("Webhook-Signature", t.secret.Sign(id, now, body))
+	of.addTo(req.Header)
 	resp, err := t.client.Do(req)
 	if err != nil {
 		return response{isAway: !errors.Is(err, errPrivate), isCancelled: ctx.Err() != nil, reason: withoutAddress(err)}

@@ -28,12 +28,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var quietLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 
+// traceParent is the trace of each message that appendMessage appends.
+const traceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 const hook = "https://hooks.example.com/done"
 
 // receivedEvent is a request that a receiver got.
 type receivedEvent struct {
 	at                     time.Time
 	url, id, sign, seconds string
+	trace                  string // traceparent and tracestate
 	body                   []byte
 	event                  struct {
 		Type      string
@@ -58,7 +62,8 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	got := receivedEvent{at: time.Now(), url: req.URL.String(), id: req.Header.Get("webhook-id"),
 		sign:    req.Header.Get("webhook-signature"),
-		seconds: req.Header.Get("webhook-timestamp"), body: body}
+		seconds: req.Header.Get("webhook-timestamp"), trace: req.Header.Get("traceparent") + " " +
+			req.Header.Get("tracestate"), body: body}
 	if err := json.Unmarshal(body, &got.event); err != nil {
 		return nil, err
 	}
@@ -194,7 +199,8 @@ func (w *world) startSender(change ...func(*notify.Config)) *sender {
 func (w *world) appendMessage(callback string) weir.ID {
 	w.t.Helper()
 	r, err := w.append.Append(w.t.Context(), weir.Message{Contract: "article", Key: "/a",
-		ContentType: "application/xml", Body: []byte("<a>secret body</a>"), Callback: callback}, "")
+		ContentType: "application/xml", Body: []byte("<a>secret body</a>"), Callback: callback,
+		TraceParent: traceParent, TraceState: "vendor=1"}, "")
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -181,16 +181,18 @@ func (t *outboxSession) tryMail(a *sendResult) {
 		a.isCancelled = true
 		return
 	}
+	var of trace // an event about a lane or a bulk replay has none
 	if a.Body == nil {
 		st, err := t.store.ReadStatus(t.ctx, t.outbox.lane, a.Seq)
 		if err == nil {
 			a.ID, a.Body, err = encodeMessageEvent(a.Event, st)
+			of = trace{st.Message.TraceParent, st.Message.TraceState}
 		}
 		if a.err = err; err != nil {
 			return
 		}
 	}
-	a.response = a.endpoint.postEvent(t.ctx, a.ID, a.Body, t.sender.Now())
+	a.response = a.endpoint.postEvent(t.ctx, a.ID, a.Body, of, t.sender.Now())
 	if !a.isCancelled {
 		t.sender.backoffs.recordResponse(a.endpoint, a.response, t.sender.Now())
 	}

@@ -53,6 +53,19 @@ func TestSender_CallsBack(t *testing.T) {
 	}
 }
 
+// A receiver's span belongs to the trace of the upstream's request, as the CMS's does.
+func TestSender_CarriesTheTraceOfTheMessage(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.startSender()
+		w.commitFinal(weir.Delivered, w.appendMessage(hook))
+		passTime(time.Second)
+		events := w.receiver.listEvents()
+		if len(events) != 1 || events[0].trace != traceParent+" vendor=1" {
+			t.Errorf("got %+v, want one event with the message's trace", events)
+		}
+	})
+}
+
 func TestSender_MessagesWithoutACallbackMakeNoEvent(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.startSender()

@@ -34,8 +34,10 @@ func ParseMoment(text string) (time.Time, error) {
 	switch {
 	case err != nil:
 		return time.Time{}, fmt.Errorf("%w%s", err, explainLostPlus(text))
-	case t.After(maxDueTime):
+	case t.UTC().Year() > 9999:
 		return time.Time{}, errTooLate
+	case t.After(maxDueTime): // the largest time of a library, such as 9999-12-31T23:59:59.9999999Z
+		return maxDueTime, nil
 	case t.Before(minDueTime):
 		return minDueTime, nil
 	}

@@ -50,6 +50,24 @@ func (v Version) Newer(other Version) bool {
 	return v.at.After(other.at)
 }
 
+// DescribeFraction returns a warning if two versions have one dot each, and the older one would be the newer one if
+// both were decimal fractions: 1.5 is older than 1.25 as numbers with dots, and newer as a fraction. For other versions
+// it returns "".
+func DescribeFraction(older, newer string) string {
+	a, fractionA, isA := strings.Cut(older, ".")
+	b, fractionB, isB := strings.Cut(newer, ".")
+	if !isA || !isB || strings.Trim(a+b+fractionA+fractionB, "0123456789") != "" ||
+		strings.TrimLeft(a, "0") != strings.TrimLeft(b, "0") {
+		return ""
+	}
+	length := max(len(fractionA), len(fractionB))
+	pad := func(fraction string) string { return fraction + strings.Repeat("0", length-len(fraction)) }
+	if pad(fractionA) <= pad(fractionB) {
+		return ""
+	}
+	return fmt.Sprintf("%s is older than %s as numbers with dots, and would be newer as a decimal fraction", older, newer)
+}
+
 const (
 	// A number with more than maxUsualDigits digits is always suspicious. A time in milliseconds, written as a number
 	// (20260131080000123), has 17 digits.

@@ -63,6 +63,22 @@ func TestVersion_DescribeJump(t *testing.T) {
 	}
 }
 
+func TestDescribeFraction(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		older, newer string
+		warns        bool
+	}{
+		{"1.5", "1.25", true}, {"12.50", "12.500", false}, {"12.49", "12.5", false}, {"1.9", "1.10", true},
+		{"1.05", "1.5", false}, {"1.5", "2.25", false}, {"1.5.0", "1.25.0", false}, {"5", "25", false},
+		{"2026-01-01T00:00:00.5Z", "2026-01-01T00:00:00.25Z", false},
+	} {
+		if got := weir.DescribeFraction(c.older, c.newer); (got != "") != c.warns {
+			t.Errorf("%s superseded by %s: got %q, want a warning: %t", c.older, c.newer, got, c.warns)
+		}
+	}
+}
+
 func TestParseVersion_Refuses(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "v1", "1.", ".1", "1..2", "-1", "+1", "1e3", "1,5", " 1", "2026-01-01",

@@ -219,6 +219,7 @@ type Receipt struct {
 	// earlier post.
 	Duplicate bool      `json:"duplicate"`
 	DeliverAt time.Time `json:"deliverAt,omitzero"`
+	Warning   string    `json:"warning,omitempty"`       // a danger of the request, such as a wait without a key
 	From      string    `json:"deliverAtFrom,omitempty"` // origin of DeliverAt: "header", "query" or "message"
 }
 
