@@ -119,7 +119,7 @@ func TestIdleKill_EndsAndStartsAgain(t *testing.T) {
 	released := make(chan struct{})
 	q := newGroupRig(t, rigOptions{
 		cfg: host.Config{Groups: []host.Group{{Name: "http", Instances: 1}, {Name: "function:q", Instances: 1}},
-			IdleKill: time.Second}, // longer than a poll takes on a busy machine
+			IdleKill: 8 * time.Second}, // longer than a start and a poll take on a busy machine
 		decide: func(c handlerCall) handlerOrder {
 			if c.URI == "/q" {
 				<-released
