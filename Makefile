@@ -180,20 +180,22 @@ build: ## stage the app in build/app, as Azure Functions wants it, and the comma
 	@for f in $(FUNCTIONS); do mkdir -p $(APP)/$$f && cp functions/$$f/function.json $(APP)/$$f/; done
 
 RELEASE := build/release
-CLI := darwin-amd64 darwin-arm64 windows-amd64
+CLI := darwin-amd64 darwin-arm64 linux-amd64 linux-arm64 windows-amd64 windows-arm64
+# RELEASE_URL is the address of the folder from which users will download the zips.
 
-release: ## zips of the app for linux/amd64 and arm64, of the commands for macOS and Windows, SBOM, checksums: build/release
+release: ## zips of the app for linux/amd64 and arm64, of weir for Linux, macOS and Windows, SBOM, checksums: build/release; RELEASE_URL=https://… also writes a Homebrew formula and a winget manifest
 	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)/stage
 	@for arch in amd64 arm64; do $(MAKE) --no-print-directory build APP=$(RELEASE)/stage/linux-$$arch OS=linux ARCH=$$arch || exit 1; done
 	@for target in $(CLI); do \
 	  extension=$$(case $$target in windows-*) echo .exe ;; esac); echo "go build $$target"; \
 	  CGO_ENABLED=0 GOOS=$${target%-*} GOARCH=$${target#*-} go build $(STAMP) -trimpath -ldflags='-s -w' \
-	    -o $(RELEASE)/stage/$$target/weir$$extension ./handler || exit 1; \
+	    -o $(RELEASE)/stage/cli-$$target/weir$$extension ./handler || exit 1; \
 	done
 	@go build -C tools -o $(CURDIR)/build/tools/ ./release
-	@build/tools/release -out $(RELEASE) -add LICENSE=LICENSE \
+	@build/tools/release -out $(RELEASE) -add LICENSE=LICENSE -addcli weir.yaml=weir.yaml \
+	  -addcli weir.service=deploy/serve/weir.service $(if $(RELEASE_URL),-download '$(RELEASE_URL)') \
 	  -app linux-amd64=$(RELEASE)/stage/linux-amd64 -app linux-arm64=$(RELEASE)/stage/linux-arm64 \
-	  $(foreach target,$(CLI),-cli cli-$(target)=$(RELEASE)/stage/$(target)/weir$(if $(findstring windows,$(target)),.exe))
+	  $(foreach target,$(CLI),-cli $(target)=$(RELEASE)/stage/cli-$(target)/weir$(if $(findstring windows,$(target)),.exe))
 	@rm -rf $(RELEASE)/stage
 
 infra: ## check infra/, deploy/container-apps and azure.yaml by the checker in the folder BICEP_CHECK, if there is one

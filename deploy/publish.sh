@@ -1,7 +1,7 @@
 #!/bin/sh
 # Publishes a package to an app that infra/ has made, as its plan wants it, and waits for its health.
 #
-#   deploy/publish.sh weir-<version>-linux-amd64.zip
+#   deploy/publish.sh weir-<version>-app-linux-amd64.zip
 #
 # WEIR_PLAN, WEIR_APP, AZURE_RESOURCE_GROUP, WEIR_STORAGE, WEIR_PACKAGE_CONTAINER and WEIR_URL are outputs of
 # infra/main.bicep: eval "$(azd env get-values | sed 's/^/export /')". az has to be signed in.

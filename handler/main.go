@@ -16,7 +16,7 @@ import (
 func main() {
 	startedAt := time.Now()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := cli.Run(ctx, os.Args[1:], startedAt)
+	code := run(ctx, func(ctx context.Context) int { return cli.Run(ctx, os.Args[1:], startedAt) })
 	stop()
 	os.Exit(code)
 }

@@ -1,6 +1,7 @@
 // Command release makes the files of a release from the programs that `make release` has built: a zip of the app for
 // each Linux architecture, a zip of the commands for each system, a software bill of materials for each binary, and the
-// checksums of all these files.
+// checksums of all these files. With the address from which users download the zips, it
+// also writes a formula of Homebrew and a manifest of winget.
 //
 //	release -out build/release -app linux-amd64=build/release/stage/linux-amd64 -cli darwin-arm64=…/weir
 package main
@@ -45,12 +46,14 @@ func (p *targetPaths) Set(text string) error {
 }
 
 func packRelease(args []string, stdout io.Writer) error {
-	var apps, clis, extra targetPaths
+	var apps, clis, extra, beside targetPaths
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	out := flags.String("out", "build/release", "folder for the packages")
 	flags.Var(&apps, "app", "target=folder of a staged app; repeatable")
 	flags.Var(&clis, "cli", "target=binary of the commands; repeatable")
 	flags.Var(&extra, "add", "name=file that every zip holds; repeatable")
+	flags.Var(&beside, "addcli", "name=file that every zip of the commands holds; repeatable")
+	base := flags.String("download", "", "address of the folder of the zips, for the formula and the manifest")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -58,10 +61,26 @@ func packRelease(args []string, stdout io.Writer) error {
 		return errors.New("nothing to pack: give -app or -cli")
 	}
 	var made []string
-	for _, p := range append(apps, clis...) {
-		names, err := packTarget(*out, p, extra)
+	for _, p := range apps {
+		names, _, err := packTarget(*out, targetPath{"app-" + p.target, p.path}, extra)
 		if err != nil {
 			return fmt.Errorf("pack %s: %w", p.target, err)
+		}
+		made = append(made, names...)
+	}
+	zips, version := map[string]string{}, ""
+	for _, p := range clis {
+		names, stamp, err := packTarget(*out, targetPath{"cli-" + p.target, p.path}, append(extra, beside...))
+		if err != nil {
+			return fmt.Errorf("pack %s: %w", p.target, err)
+		}
+		made = append(made, names...)
+		zips[p.target], version = names[0], stamp.versionText()
+	}
+	if *base != "" {
+		names, err := writeManifests(*out, *base, version, zips)
+		if err != nil {
+			return fmt.Errorf("write manifests: %w", err)
 		}
 		made = append(made, names...)
 	}
@@ -74,27 +93,28 @@ func packRelease(args []string, stdout io.Writer) error {
 	return nil
 }
 
-// packTarget makes the zip and the bill of materials of one target, and returns the names of both files.
-func packTarget(out string, p targetPath, extra targetPaths) ([]string, error) {
+// packTarget makes the zip and the bill of materials of one target, and returns the names of both
+// files and the build of the binary.
+func packTarget(out string, p targetPath, extra targetPaths) ([]string, buildStamp, error) {
 	files, binary, err := listFiles(p.path)
 	if err != nil {
-		return nil, err
+		return nil, buildStamp{}, err
 	}
 	stamp, err := readStamp(binary)
 	if err != nil {
-		return nil, err
+		return nil, buildStamp{}, err
 	}
 	for _, e := range extra {
 		files = append(files, zipFile{name: e.target, path: e.path})
 	}
 	base := fmt.Sprintf("weir-%s-%s", stamp.fileVersion(), p.target)
 	if err := writeZip(filepath.Join(out, base+".zip"), files, stamp.at); err != nil {
-		return nil, err
+		return nil, buildStamp{}, err
 	}
 	if err := writeBill(filepath.Join(out, base+".cdx.json"), stamp); err != nil {
-		return nil, err
+		return nil, buildStamp{}, err
 	}
-	return []string{base + ".zip", base + ".cdx.json"}, nil
+	return []string{base + ".zip", base + ".cdx.json"}, stamp, nil
 }
 
 func writeChecksums(folder string, names []string) error {

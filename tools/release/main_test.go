@@ -84,7 +84,7 @@ func TestRelease_PackedAppRuns(t *testing.T) {
 	}
 	args := []string{
 		"-out", out, "-add", "LICENSE=../../LICENSE",
-		"-app", target + "=" + app, "-cli", "cli-" + target + "=" + command,
+		"-app", target + "=" + app, "-cli", target + "=" + command,
 	}
 	if err := packRelease(args, io.Discard); err != nil {
 		t.Fatal(err)
