@@ -26,7 +26,11 @@ import (
 
 func (r *running) newPages(turns *httpio.Turns, reads *httpio.Reads) http.Handler {
 	source := &pageSource{r, turns}
-	return dashboard.New(dashboard.Config{Lanes: source, Past: source, Messages: source, Errors: source,
+	signOut := ""
+	if r.door != nil {
+		signOut = r.door.SignOut()
+	}
+	return dashboard.New(dashboard.Config{SignOut: signOut, Lanes: source, Past: source, Messages: source, Errors: source,
 		Replays: source, Batches: source, Schedules: source, Changes: source,
 		Obstacles: source, Reads: reads, ProofFor: r.newAuditWrapper().ProofFor,
 		Contracts: r.settings.contractNames(), Upstreams: r.settings.upstreamNames(), Now: time.Now,

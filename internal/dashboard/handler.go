@@ -25,7 +25,8 @@ const timeLimit = 10 * time.Second
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Config has the sources of the pages. All fields are required, except ProofFor, Contracts and Upstreams.
+// Config has the sources of the pages. All fields are required, except ProofFor, SignOut, Contracts and
+// Upstreams.
 type Config struct {
 	Lanes     Lanes
 	Past      Past
@@ -39,7 +40,9 @@ type Config struct {
 	Reads     Reads
 	// ProofFor returns the proof of sign-in that the page sends with each change; "" = no person has signed in.
 	// nil = no sign-in is required.
-	ProofFor  func(r *http.Request) string
+	ProofFor func(r *http.Request) string
+	// SignOut is the path of the sign-out; "" = the page has no sign-in of its own.
+	SignOut   string
 	Contracts []string // names of the contracts, for the search
 	Upstreams []string // names of the upstreams, for the search; nil = the settings name no upstream
 	Now       func() time.Time

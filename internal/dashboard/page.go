@@ -25,6 +25,7 @@ type page struct {
 	Query   string   // text in the search field
 	Styles  string   // address of the style sheet
 	Script  string   // address of the script
+	SignOut string   // path of the sign-out; "" = none
 	Proof   string   // proof that the operator has signed in; "" = none
 
 	key   string // key of functions/view, from the address
@@ -49,6 +50,9 @@ func (d *Dashboard) newPage(r *http.Request, name string) *page {
 		Fresh: strings.Contains(r.Header.Get("Cache-Control"), "no-cache")}
 	if theme := q.Get("theme"); theme == "light" || theme == "dark" {
 		p.Theme = theme
+	}
+	if p.key == "" { // a key in the address needs no cookie
+		p.SignOut = d.SignOut
 	}
 	if d.ProofFor != nil {
 		p.Proof = d.ProofFor(r)

@@ -112,6 +112,14 @@ func (d *Door) destination(to string) string {
 	return d.Page
 }
 
+// SignOut returns the path of the sign-out, or "" if requests need no key.
+func (d *Door) SignOut() string {
+	if d.isOpen() {
+		return ""
+	}
+	return d.Page + signOutPath
+}
+
 // Pages returns the handlers of the sign-in and of the sign-out, by their paths.
 func (d *Door) Pages() map[string]http.Handler {
 	return map[string]http.Handler{d.Page + signInPath: http.HandlerFunc(d.serveSignIn),

@@ -177,9 +177,17 @@ func checkSignIn(t *testing.T, p *serveProcess, client *http.Client, view string
 	if status, body := open(); status != http.StatusOK || !bytes.Contains(body, []byte("Overview")) {
 		t.Errorf("got %d for the page after the sign-in, want 200 with the overview", status)
 	}
+	_, body := open()
+	if !bytes.Contains(body, []byte(`action="/api/dashboard/sign-out"`)) {
+		t.Error("the page has no sign-out")
+	}
 	if status, _ := p.send(client, http.MethodPost, "/api/pause", `{"all":true}`, "Content-Type", "application/json",
 		"Origin", p.address); status != http.StatusUnauthorized {
 		t.Errorf("got %d for a change with the key of view, want 401", status)
+	}
+	p.send(client, http.MethodPost, "/api/dashboard/sign-out", "", "Origin", p.address)
+	if status, _ := open(); status != http.StatusSeeOther {
+		t.Errorf("got %d for the page after the sign-out, want 303 to the sign-in", status)
 	}
 }
 
