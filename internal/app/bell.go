@@ -17,14 +17,15 @@ type bell struct {
 	log    *slog.Logger
 	mu     sync.Mutex
 	ring   func(lane int) // nil = tickets have no effect
-	timers map[*time.Timer]struct{}
+	timers map[int]*time.Timer // of the tickets that have not rung, by their numbers
+	last   int                 // number of the last ticket
 }
 
 // connect makes later tickets call ring with their lanes, or with ticket.AllLanes.
 func (b *bell) connect(ring func(lane int)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ring, b.timers = ring, map[*time.Timer]struct{}{}
+	b.ring, b.timers = ring, map[int]*time.Timer{}
 }
 
 // Put implements ticket.Queue.
@@ -40,31 +41,31 @@ func (b *bell) Put(_ context.Context, text string, delay time.Duration) error {
 	if ring == nil {
 		return nil
 	}
-	var timer *time.Timer // the function below reads it only after this function has set it
-	timer = time.AfterFunc(delay, func() {
+	b.last++
+	number := b.last
+	b.timers[number] = time.AfterFunc(delay, func() {
 		defer panics.Log(b.log, "ticket: ring")
-		if b.takeTimer(timer) {
+		if b.takeTicket(number) {
 			ring(lane)
 		}
 	})
-	b.timers[timer] = struct{}{}
 	return nil
 }
 
-// takeTimer removes the timer of a ticket. It reports whether the ticket still has an effect.
-func (b *bell) takeTimer(timer *time.Timer) bool {
+// takeTicket removes a ticket. It reports whether the ticket still has an effect.
+func (b *bell) takeTicket(number int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, isSet := b.timers[timer]
-	delete(b.timers, timer)
-	return isSet
+	_, waits := b.timers[number]
+	delete(b.timers, number)
+	return waits
 }
 
 // close makes all tickets have no effect, also those that wait.
 func (b *bell) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for timer := range b.timers {
+	for _, timer := range b.timers {
 		timer.Stop()
 	}
 	b.ring, b.timers = nil, nil

@@ -45,6 +45,8 @@ func TestBell_RingsWhenATicketBecomesVisible(t *testing.T) {
 		put(4, 0)
 		time.Sleep(2 * time.Hour)
 
+		mu.Lock()
+		defer mu.Unlock()
 		want := []ring{{1, 0}, {2, 5 * time.Second}, {ticket.AllLanes, time.Minute}}
 		if !slices.Equal(got, want) {
 			t.Errorf("got the rings %v, want %v", got, want)
