@@ -16,7 +16,7 @@ import (
 type bell struct {
 	log    *slog.Logger
 	mu     sync.Mutex
-	ring   func(lane int) // nil = tickets have no effect
+	ring   func(lane int)      // nil = tickets have no effect
 	timers map[int]*time.Timer // of the tickets that have not rung, by their numbers
 	last   int                 // number of the last ticket
 }
