@@ -61,7 +61,7 @@ func (a *App) consumeQueues(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("storage could not be opened: %w", err)
 	}
-	tickets := a.newTickets(store)
+	work := a.newConsumeWork(ctx, store)
 	epochChecks := make(chan struct{}, 1)
 	go func() {
 		err := panics.Catch(func() error { return relane.Watch(working, store, epochChecks) })
@@ -69,27 +69,55 @@ func (a *App) consumeQueues(ctx context.Context) error {
 			end(err)
 		}
 	}()
-	appender := lane.NewAppender(store, a.log)
-	appender.OnFiled = a.instruments.recordAppended
-	appender.OnWake = tickets.EnqueueAsync
-	appender.OnSealed = func() {
+	work.appender.OnSealed = func() {
 		select {
 		case epochChecks <- struct{}{}:
 		default:
 		}
 	}
 	upstreams := a.newUpstreams(store.Table)
-	a.newConsumer(appender, tickets.EnqueueAsync, upstreams).Run(working)
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout/4)
+	a.newConsumer(work.appender, work.wake, upstreams).Run(working)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := upstreams.ReturnReserved(limited); err != nil {
 		a.log.Warn("consume: reserved quota not returned", "err", err)
 	}
-	tickets.Wait(limited)
+	if err := work.close(limited); err != nil {
+		a.log.Warn("consume: lanes not handed over", "err", err)
+	}
 	if ctx.Err() != nil {
 		return nil
 	}
 	return context.Cause(working)
+}
+
+// consumeWork has the parts of weir consume that store messages, and those that deliver them.
+type consumeWork struct {
+	appender *lane.Appender
+	wake     func(lane int)
+	close    func(context.Context) error
+}
+
+// newConsumeWork returns the parts of weir consume. Without intake.rabbitmq.deliver, a ticket wakes a process of the
+// app: an idle app polls the queue of tickets rarely. With it, this process takes the lane at once, and the ticket is
+// the safety net.
+func (a *App) newConsumeWork(ctx context.Context, store *lane.Store) consumeWork {
+	if !a.settings.Intake.RabbitMQ.Deliver {
+		tickets := a.newTickets(store)
+		appender := lane.NewAppender(store, a.log)
+		appender.OnFiled, appender.OnWake = a.instruments.recordAppended, tickets.EnqueueAsync
+		return consumeWork{appender, tickets.EnqueueAsync, func(ctx context.Context) error {
+			tickets.Wait(ctx)
+			return nil
+		}}
+	}
+	p := newPipeline(context.WithoutCancel(ctx), a, store, pipelineConfig{sender: a.newSender()})
+	wake := func(lane int) {
+		p.waker.WakeOffered(lane)
+		p.tickets.EnqueueAsync(lane)
+	}
+	p.appender.OnWake = wake
+	return consumeWork{p.appender, wake, pollDrainer{p.drainer, p}.Close}
 }
 
 func (a *App) newConsumer(appender filing.Appender, wake func(lane int), upstreams *upstream.Set) *rabbitmq.Consumer {

@@ -100,6 +100,7 @@ type rabbitSettings struct {
 	Queues             []rabbitQueue `yaml:"queues"`
 	DeadLetterExchange string        `yaml:"deadLetterExchange"` // "" = Weir rejects invalid messages without requeue
 	MessageID          string        `yaml:"messageId"`          // "required" or "optional"; "" = "required"
+	Deliver            bool          `yaml:"deliver"`            // weir consume also delivers the messages
 }
 
 // rabbitQueue is a queue that weir consume reads.
