@@ -128,7 +128,7 @@ var mutants = []mutant{
 	{"the time of the first failure outlasts a replay", "lane/batch.go", "if e.AttemptsSinceReplay() == 0 {", "if e.AttemptCount == 0 {", "hasty", "3000@574"},
 	{"a new holder forgets that the CMS fails", "drain/breaker.go", "g.isSuspected = t.PauseCount > 0 || !t.RefusingSince.IsZero()", "_ = t", "spared", "3000@164"},
 	{"a quiet lane does not notice that the CMS fails", "drain/prober.go", "return max(2, min(len(waiting), suspectKeys))", "return suspectKeys", "spared", "3000@16"},
-	{"a brake never closes", "drain/brake.go", "if len(k.keys) < b.limit {", "if len(k.keys) < 1000 {", "mass", ""},
+	{"a brake never closes", "drain/brake.go", "if len(found.keys) < b.limit {", "if len(found.keys) < 1000 {", "mass", ""},
 	{"a delivery opens no brake", "drain/prober.go", "p.braked.openContract(c.entry.Message.Contract)", "_ = c", "unaware|stuck", ""},
 	{"a brake counts for one lane alone", "drain/session.go", "brakes: d.brakes, keys: s.keys", "brakes: newBrakes(d.Brake, d.Patience, d.Backoff), keys: s.keys", "mass", "3000@38"},
 	{"a recovery ends no pause of other lanes", "drain/outlook.go", "return o.last.Ends(t)", "return false && o.last.Ends(t)", "unaware", "3000@126"},
