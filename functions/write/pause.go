@@ -128,7 +128,7 @@ func (t target) resolveLanes(n int, laneOf func(key string) int) (lanes []int, k
 		return lanes, "", nil
 	case t.Lane != nil && (*t.Lane < 0 || *t.Lane >= n):
 		return nil, "", &weir.Error{Kind: weir.NotFound, Op: "pause",
-			Message: fmt.Sprintf("there is no lane %d: they are numbered from 0 to %d", *t.Lane, n-1)}
+			Message: fmt.Sprintf("there is no lane %d: the last lane is %d, and the first is 0", *t.Lane, n-1)}
 	case t.Lane != nil:
 		return []int{*t.Lane}, "", nil
 	case *t.Key == "" || len(*t.Key) > maxKey || strings.ContainsFunc(*t.Key, unicode.IsControl):

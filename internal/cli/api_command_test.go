@@ -274,10 +274,10 @@ func TestStatus(t *testing.T) {
 
 	braked := `{"id":"AQ10","stage":"retrying","contract":"article","key":"","lane":0,"sequence":1,"attempts":1,` +
 		`"acceptedAt":"2026-01-08T12:00:00Z","position":1,` +
-		`"waitsFor":"the CMS to take a message of the contract article, which it rejects"}`
+		`"waitsFor":"the CMS to take a message of the contract article: it rejects it"}`
 	f.answerJSON("GET /api/messages/AQ10", 200, braked)
 	f.runCommand("status", "AQ10").expectEnd(t, exitOK, "\nIt waits for: the CMS to take a message of the contract "+
-		"article, which it rejects\n", "")
+		"article: it rejects it\n", "")
 
 	d := f.runCommand("status", "AQ1")
 	d.expectEnd(t, exitOK, "Message AQ1 is dead.\n2026-01-08 12:00:00Z  accepted as article for /a\ufffd[2J, version "+

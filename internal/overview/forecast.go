@@ -227,7 +227,8 @@ func (v *forecaster) describeWait() string {
 		return fmt.Sprintf("behind %s of its key, and the CMS rejects messages of the contract %s",
 			v.first.Message.Public(), v.first.Message.Contract)
 	case v.brakeOf(v.st) != nil:
-		return fmt.Sprintf("the CMS to take a message of the contract %s, which it rejects", v.st.Message.Contract)
+		return fmt.Sprintf("the CMS to take a message of the contract %s: it rejects this one as it did others; "+
+			"when the cause is corrected, weir resume --all sends it", v.st.Message.Contract)
 	case v.first.NextAttemptAt.After(v.now):
 		return "behind " + v.first.Message.Public().String() + " of its key, which is retried at " +
 			formatTime(v.first.NextAttemptAt)

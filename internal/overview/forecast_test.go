@@ -304,7 +304,8 @@ func TestForecast_Brake(t *testing.T) {
 		if len(brakes) != 1 || brakes[0].Contract != name || brakes[0].CMSStatus != 422 || brakes[0].Messages != 2 {
 			t.Errorf("got the brakes %+v, want one of the contract %s, for which two messages wait", brakes, name)
 		}
-		want := "the CMS to take a message of the contract " + name + ", which it rejects"
+		want := "the CMS to take a message of the contract " + name + ": it rejects this one as it did others; " +
+			"when the cause is corrected, weir resume --all sends it"
 		if o := w.readForecast(refused); o.WaitsFor != want || !o.ExpectedAt.IsZero() {
 			t.Errorf("got %+v, want no expected time, and %q", o, want)
 		}
