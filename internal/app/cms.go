@@ -113,8 +113,8 @@ func (a *App) compileSender() (*steps.Sender, error) {
 		return nil, errors.New("delivery.on is for the answers to steps, and no contract has steps: write success or " +
 			"answers in the contract")
 	case a.settings.LookUps.IsSet():
-		return nil, errors.New("lookups is for the steps of contracts, and no contract has steps: remove it, or write " +
-			"- use: NAME in the steps of a contract")
+		return nil, errors.New("lookups is for the steps of contracts, and no contract has steps: " +
+			"remove it, or write - use: NAME in the steps of a contract")
 	}
 	for _, c := range a.settings.Contracts {
 		if c.Steps.IsSet() && c.Success != "" {
