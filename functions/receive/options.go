@@ -1,6 +1,7 @@
 package receive
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -102,7 +103,7 @@ func readPreferWait(headers []string) time.Duration {
 			continue
 		}
 		seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
-		if err != nil {
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // with ErrRange, seconds is the largest number
 			return 0
 		}
 		return min(time.Duration(seconds)*time.Second, maxWait)

@@ -131,6 +131,7 @@ func TestFunction_Wait(t *testing.T) {
 		"already final":       {"respond-async, Wait=10", 0, 0, 1, 200, 0, "wait=10"},
 		"not in time":         {"wait=10", time.Hour, 0, 1, 202, 10 * time.Second, "wait=10"},
 		"at most a minute":    {"wait=3600", time.Hour, 0, 1, 202, time.Minute, "wait=60"},
+		"an endless wait":     {"wait=99999999999", time.Hour, 0, 1, 202, time.Minute, "wait=60"},
 		"not due in time":     {"wait=10", time.Hour, time.Minute, 1, 202, 0, ""},
 		"one too many":        {"wait=10", time.Hour, 0, 0, 202, 0, ""},
 		"not a number":        {"wait=long", time.Hour, 0, 1, 202, 0, ""},

@@ -1,6 +1,7 @@
 package httpio
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -53,6 +54,10 @@ func unescape(text string) string {
 // maxShownName limits the bytes of a parameter's name in an error.
 const maxShownName = 40
 
+// maxUnknown limits the unknown parameters that an error names. A query can have thousands; the answer
+// must not be many times as long as the request.
+const maxUnknown = 10
+
 // CheckQuery returns an error with each problem of a request's query: a parameter that is not in known, a parameter
 // that is given more than once, or a query that cannot be decoded. The parameters of the host are no problems.
 // Otherwise a change or a search with a misspelt parameter would do something else than the client wanted.
@@ -73,28 +78,40 @@ func CheckQuery(r *http.Request, known ...string) error {
 	return &weir.Error{Kind: weir.Malformed, Op: "query", Message: strings.Join(texts, "; "), Problems: problems}
 }
 
-// QueryProblems returns the problems of decoded parameters; see CheckQuery.
+// QueryProblems returns the problems of decoded parameters; see CheckQuery. At most maxUnknown of them
+// are about unknown parameters, and the first of these names the known ones.
 func QueryProblems(values url.Values, known ...string) []weir.Problem {
 	var problems []weir.Problem
+	var unknown []string
 	for name, given := range values {
 		switch {
 		case IsHostParameter(name):
 		case !slices.Contains(known, name):
-			problems = append(problems, weir.Problem{Path: strconv.QuoteToGraphic(truncateName(name)),
-				Message: describeKnown(known)})
+			unknown = append(unknown, strconv.QuoteToGraphic(truncateName(name)))
 		case len(given) > 1:
 			problems = append(problems, weir.Problem{Path: name, Message: "is given more than once"})
 		}
 	}
+	problems = append(problems, describeUnknown(unknown, known)...)
 	slices.SortFunc(problems, func(a, b weir.Problem) int { return strings.Compare(a.Path, b.Path) })
 	return problems
 }
 
-func describeKnown(known []string) string {
-	if len(known) == 0 {
-		return "is not a parameter here: there is none"
+func describeUnknown(unknown, known []string) (problems []weir.Problem) {
+	slices.Sort(unknown)
+	for i, name := range unknown[:min(len(unknown), maxUnknown)] {
+		message := "is not a parameter here"
+		switch others := len(unknown) - maxUnknown; {
+		case i == 0 && len(known) == 0:
+			message += ": there is none"
+		case i == 0:
+			message += ": there are " + strings.Join(known, ", ")
+		case i == maxUnknown-1 && others > 0:
+			message += fmt.Sprintf(", nor are %d others", others)
+		}
+		problems = append(problems, weir.Problem{Path: name, Message: message})
 	}
-	return "is not a parameter here: there are " + strings.Join(known, ", ")
+	return problems
 }
 
 func truncateName(s string) string {

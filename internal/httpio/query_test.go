@@ -1,6 +1,8 @@
 package httpio_test
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -65,5 +67,30 @@ func TestCheckQuery(t *testing.T) {
 			!strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", query, err, want)
 		}
+	}
+}
+
+// A query of thousands of unknown parameters gets an answer that is shorter than the query.
+func TestCheckQuery_NamesFewOfManyUnknownParameters(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for i := range 5000 {
+		names = append(names, fmt.Sprintf("a%04d=1", i))
+	}
+	r := httptest.NewRequest(http.MethodGet, "/?force=1&force=2&"+strings.Join(names, "&"), nil)
+	err := httpio.CheckQuery(r, "force", "note")
+
+	var refused *weir.Error
+	if !errors.As(err, &refused) || len(refused.Problems) != 11 || len(refused.Message) > 1000 {
+		t.Fatalf("got %v, want eleven problems in a short text", err)
+	}
+	for _, want := range []string{`"a0000" is not a parameter here: there are force, note; `,
+		`"a0009" is not a parameter here, nor are 4990 others; `, "force is given more than once"} {
+		if !strings.Contains(refused.Message, want) {
+			t.Errorf("got %q, want %q in it", refused.Message, want)
+		}
+	}
+	if strings.Count(refused.Message, "there are") != 1 {
+		t.Errorf("got %q, want the known parameters once", refused.Message)
 	}
 }
