@@ -299,7 +299,9 @@ func (s *pageSource) Schedule(ctx context.Context, name string) (dashboard.Sched
 	if len(message) > pageMessageSize {
 		out.Message += "\n…"
 	}
-	if message == nil {
+	if reason := found.Unread(); reason != "" {
+		out.Message = reason
+	} else if message == nil {
 		out.Message = "The message is not shown, because the values that its contract redacts cannot be found in it."
 	}
 	const localTime = "2006-01-02 15:04:05"

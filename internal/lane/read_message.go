@@ -64,6 +64,10 @@ func (ms Messages) loadVersion(ctx context.Context, id weir.ID, edited bool) (we
 		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load",
 			Message: "the message was removed after its retention", Err: err}
 	}
+	if storage.IsObjectFault(err) {
+		return weir.Message{}, &weir.Error{Kind: weir.Conflict, Op: "load", Err: err,
+			Message: "storage does not return the body of this message: " + storage.Describe(err)}
+	}
 	if err != nil {
 		return weir.Message{}, APIError("load", err)
 	}

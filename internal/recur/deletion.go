@@ -28,24 +28,27 @@ func (s *Store) recordDeletion(ctx context.Context, removed Schedule, now time.T
 	if _, err := s.Table.Transact(ctx, deletions, ops); err != nil {
 		return apiError("schedule: delete", err)
 	}
-	s.removeOldDeletions(ctx, now)
+	s.removeOldDeletions(ctx, now, deletionKey(ctx, removed.Name))
 	return nil
 }
 
-// removeOldDeletions removes rows that no repeat can need. If it fails, the next deletion removes them.
-func (s *Store) removeOldDeletions(ctx context.Context, now time.Time) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: deletions, Limit: storage.MaxOps})
-	if err != nil {
-		return
-	}
-	var ops []storage.Op
-	for _, row := range page.Rows {
-		if now.Sub(rowValues(row.Values).time("At")) > deletionAge {
-			ops = append(ops, storage.Op{Kind: storage.Delete, Key: row.Key, IfMatch: row.ETag})
+// removeOldDeletions removes rows that no repeat can need: of the rows behind the call's own, and of the
+// first ones. The ids of calls are random, so each row gets its turn. If it fails, the next deletion goes on.
+func (s *Store) removeOldDeletions(ctx context.Context, now time.Time, own string) {
+	for _, after := range []string{own, ""} {
+		page, err := s.Table.Range(ctx, storage.Query{Partition: deletions, After: after, Limit: storage.MaxOps})
+		if err != nil {
+			return
 		}
-	}
-	if len(ops) > 0 {
-		_, _ = s.Table.Transact(ctx, deletions, ops)
+		var ops []storage.Op
+		for _, row := range page.Rows {
+			if now.Sub(rowValues(row.Values).time("At")) > deletionAge {
+				ops = append(ops, storage.Op{Kind: storage.Delete, Key: row.Key, IfMatch: row.ETag})
+			}
+		}
+		if len(ops) > 0 {
+			_, _ = s.Table.Transact(ctx, deletions, ops)
+		}
 	}
 }
 

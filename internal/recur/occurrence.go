@@ -22,6 +22,10 @@ const clockSkew = 4 * time.Second
 // maxConflicts is the largest number of times that a change is repeated because another process has changed the row.
 const maxConflicts = 20
 
+// unreadPatience is the delay after which an occurrence counts as refused if storage does not return its
+// message: storage may refuse one blob for good.
+const unreadPatience = 10 * time.Minute
+
 // fileAhead is the time between the append of an occurrence's message and the occurrence's due time. The append comes
 // first, so its duration does not delay the delivery.
 const fileAhead = time.Second
@@ -41,27 +45,33 @@ func (s Schedule) wakeAt() time.Time {
 	return s.NextAt.Add(-s.leadTime())
 }
 
-// processDue handles all occurrences up to a limit: the present time, plus the schedule's lead time, plus the parameter
-// "further". It appends or skips each occurrence, or counts it as missed. It returns the resulting schedule, and
-// reports whether this process wrote the last change of the schedule's state. Several processes can call processDue for
-// the same schedule at the same time.
-func (r *Runner) processDue(ctx context.Context, name string, further time.Duration) (s Schedule, moved bool,
-	err error) {
-	return r.processUntil(ctx, name, dueRange{further: further})
+// processDue handles all occurrences up to the present time, plus the schedule's lead time. It appends, skips or refuses
+// each occurrence, or counts it as missed. It returns the resulting schedule, and reports whether this process wrote the
+// last change of the schedule's state. Several processes can call processDue for the same schedule at the same time.
+func (r *Runner) processDue(ctx context.Context, name string) (s Schedule, moved bool, err error) {
+	return r.processUntil(ctx, name, dueRange{})
+}
+
+// processBeforeChange is processDue for a schedule that is about to be replaced. It also handles the
+// occurrences that a process with a fast clock may have appended already.
+func (r *Runner) processBeforeChange(ctx context.Context, name string) (Schedule, error) {
+	s, _, err := r.processUntil(ctx, name, dueRange{further: clockSkew, isChanging: true})
+	return s, err
 }
 
 // processBeforePause is processDue for a schedule that is about to be paused: it appends nothing
 // ahead of its time and no missed occurrence, but counts all of these as missed. A user who pauses a
 // schedule wants none of its late messages, and with missed: all there can be thousands.
 func (r *Runner) processBeforePause(ctx context.Context, name string) (Schedule, error) {
-	s, _, err := r.processUntil(ctx, name, dueRange{isPausing: true})
+	s, _, err := r.processUntil(ctx, name, dueRange{isPausing: true, isChanging: true})
 	return s, err
 }
 
 // dueRange selects the occurrences that processUntil handles.
 type dueRange struct {
-	further   time.Duration // added to the present time and the schedule's lead time
-	isPausing bool          // see processBeforePause
+	further    time.Duration // added to the present time and the schedule's lead time
+	isPausing  bool          // see processBeforePause
+	isChanging bool          // an operator waits: an occurrence whose message cannot be read is refused at once
 }
 
 func (d dueRange) end(s Schedule, now time.Time) time.Time {
@@ -75,11 +85,11 @@ func (d dueRange) end(s Schedule, now time.Time) time.Time {
 func (r *Runner) processUntil(ctx context.Context, name string, due dueRange) (s Schedule, moved bool,
 	err error) {
 	now := r.cfg.Now() // not read in the loop, so that the loop ends even with an occurrence each second
-	s, err = r.cfg.Store.Get(ctx, name)
+	s, err = r.cfg.Store.find(ctx, name)
 	until := due.end(s, now)
 	for conflicts := 0; err == nil && !s.NextAt.IsZero() && !s.NextAt.After(until); {
 		before, creationID := s.State, s.creationID
-		if err = r.processNext(ctx, &s, due.isPausing); err != nil {
+		if err = r.processNext(ctx, &s, due); err != nil {
 			break
 		}
 		filed := s.Last
@@ -92,7 +102,7 @@ func (r *Runner) processUntil(ctx context.Context, name string, due dueRange) (s
 			break
 		}
 		// Another process has written the row, or the answer to this process's write was lost.
-		s, err = r.cfg.Store.Get(ctx, name)
+		s, err = r.cfg.Store.find(ctx, name)
 		if !s.NextAt.Equal(before.NextAt) {
 			conflicts = 0
 		}
@@ -133,14 +143,14 @@ func ignoreChanged(err error) error {
 }
 
 // processNext handles the next occurrence, and changes s accordingly. The caller writes the row. If
-// isPausing is set, a missed occurrence is only counted.
-func (r *Runner) processNext(ctx context.Context, s *Schedule, isPausing bool) error {
+// selected.isPausing is set, a missed occurrence is only counted.
+func (r *Runner) processNext(ctx context.Context, s *Schedule, selected dueRange) error {
 	plan, err := s.newPlan()
 	if err != nil {
 		return err
 	}
 	now, due := r.cfg.Now(), s.NextAt
-	if now.Sub(due) > Grace && isPausing {
+	if now.Sub(due) > Grace && selected.isPausing {
 		s.CatchUp = false
 		s.dropMissed(plan, now)
 		return nil
@@ -161,7 +171,14 @@ func (r *Runner) processNext(ctx context.Context, s *Schedule, isPausing bool) e
 			return nil
 		}
 	}
-	err = r.fileMessage(ctx, s, now)
+	switch {
+	case s.unread == nil:
+		err = r.fileMessage(ctx, s, now)
+	case selected.isChanging || now.Sub(due) >= unreadPatience:
+		r.refuse(s, s.unread)
+	default:
+		err = s.unread
+	}
 	if err == nil {
 		s.moveOn(plan, due)
 	}
@@ -225,9 +242,7 @@ func (r *Runner) fileMessage(ctx context.Context, s *Schedule, now time.Time) er
 	m, err := r.buildMessage(ctx, s.Definition, due, s.NextRun)
 	switch weir.KindOf(err) {
 	case weir.Malformed, weir.TooLarge, weir.Unsupported, weir.Invalid:
-		s.Refused++
-		s.Refusal = refusalText(err)
-		r.cfg.Logger.Warn("recur: message refused", "err", err)
+		r.refuse(s, err)
 		return nil
 	}
 	if err != nil {
@@ -249,6 +264,13 @@ func (r *Runner) fileMessage(ctx context.Context, s *Schedule, now time.Time) er
 	s.Last = Filed{DueAt: due, Run: s.NextRun, MessageID: receipt.Message.Public().String(), At: now.UTC()}
 	s.Refusal = ""
 	return nil
+}
+
+// refuse counts the next occurrence as refused.
+func (r *Runner) refuse(s *Schedule, reason error) {
+	s.Refused++
+	s.Refusal = refusalText(reason)
+	r.cfg.Logger.Warn("recur: message refused", "err", reason)
 }
 
 const maxRefusal = 1000 // bytes

@@ -167,7 +167,7 @@ func (r *Runner) fireTimer(name string, t *scheduleTimer) {
 	var s Schedule
 	var moved bool
 	err := panics.Catch(func() (err error) {
-		s, moved, err = r.processDue(r.ctx, name, 0)
+		s, moved, err = r.processDue(r.ctx, name)
 		return err
 	})
 	switch {

@@ -94,7 +94,7 @@ type State struct {
 	Filed   int64  // occurrences that became a message
 	Skipped int64  // occurrences that did not become a message because of Overlap
 	Missed  int64  // missed occurrences that did not become a message
-	Refused int64  // occurrences whose message broke a rule of its contract
+	Refused int64  // occurrences whose message broke a rule of its contract, or could not be read
 	Refusal string // reason of the last refusal
 
 	Calls string // the last calls of Run; see runCalls
@@ -117,6 +117,16 @@ type Schedule struct {
 
 	etag    storage.ETag
 	columns map[string]any // the columns of the row that have the message, or the name of its blob
+	unread  error          // why storage does not return the message; nil = the message was read; see Store.find
+}
+
+// Unread returns the reason why the schedule has no message: storage does not return it. For any other
+// schedule it returns "".
+func (s Schedule) Unread() string {
+	if s.unread == nil {
+		return ""
+	}
+	return refusalText(s.unread)
 }
 
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)

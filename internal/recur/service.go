@@ -11,9 +11,10 @@ import (
 	"weir/internal/weir"
 )
 
-// Get returns a schedule with its message. It returns NotFound if no schedule has the name.
+// Get returns a schedule. If storage does not return the message, the schedule has none, and
+// Schedule.Unread returns the reason. Errors: NotFound, Unavailable.
 func (r *Runner) Get(ctx context.Context, name string) (Schedule, error) {
-	return r.cfg.Store.Get(ctx, name)
+	return r.cfg.Store.find(ctx, name)
 }
 
 // List returns all schedules, in the order of their names, without their messages.
@@ -60,8 +61,15 @@ func (r *Runner) storeDefinition(ctx context.Context, name string, d Definition,
 // Errors: NotFound, and the errors of Put.
 func (r *Runner) SetPaused(ctx context.Context, name string, isPaused bool) (Schedule, error) {
 	for range maxConflicts {
-		s, err := r.cfg.Store.Get(ctx, name)
+		s, err := r.cfg.Store.find(ctx, name)
 		if err != nil || s.Paused == isPaused {
+			return s, err
+		}
+		if s.unread != nil {
+			s, err = r.pauseUnread(ctx, s, isPaused)
+			if isChanged(err) {
+				continue
+			}
 			return s, err
 		}
 		d := s.Definition
@@ -77,6 +85,30 @@ func (r *Runner) SetPaused(ctx context.Context, name string, isPaused bool) (Sch
 		return stored, err
 	}
 	return Schedule{}, errTooBusy()
+}
+
+// pauseUnread pauses a schedule whose message storage does not return. The row keeps the name of the
+// message's blob. Such a schedule cannot be resumed: its message cannot be checked.
+func (r *Runner) pauseUnread(ctx context.Context, s Schedule, isPaused bool) (Schedule, error) {
+	if !isPaused {
+		return Schedule{}, s.unread
+	}
+	paused, err := r.processBeforePause(ctx, s.Name)
+	if err != nil {
+		return Schedule{}, err
+	}
+	if paused.Version != s.Version || paused.Paused {
+		return Schedule{}, &storage.Error{Op: "schedule: pause", Kind: storage.Precondition, Index: -1}
+	}
+
+	paused.Paused, paused.NextAt, paused.CatchUp = true, time.Time{}, false
+	paused.ChangedAt = r.cfg.Now().UTC().Truncate(time.Microsecond)
+	paused.Version = Definition{Message: []byte("paused " + s.Version)}.hashVersion()
+	if err := r.writeSchedule(ctx, &paused); err != nil {
+		return Schedule{}, err
+	}
+	r.resetTimer(s.Name, time.Time{}, alwaysNewer, firesFirst)
+	return paused, nil
 }
 
 func errTooBusy() error {
@@ -135,7 +167,7 @@ func (r *Runner) putOnce(ctx context.Context, name string, d Definition, cond Co
 	if err := cond.checkVersion(old.Version); err != nil {
 		return Schedule{}, false, err
 	}
-	if found && old.Version == d.hashVersion() {
+	if found && old.Version == d.hashVersion() && old.unread == nil {
 		return old, false, nil
 	}
 	if err := r.checkLimits(ctx, old, d); err != nil {
@@ -149,7 +181,7 @@ func (r *Runner) putOnce(ctx context.Context, name string, d Definition, cond Co
 		if d.Paused { // a paused definition appends nothing
 			old, err = r.processBeforePause(ctx, name)
 		} else {
-			old, _, err = r.processDue(ctx, name, clockSkew)
+			old, err = r.processBeforeChange(ctx, name)
 		}
 		if err != nil {
 			return Schedule{}, false, err
@@ -175,7 +207,7 @@ func (r *Runner) putOnce(ctx context.Context, name string, d Definition, cond Co
 }
 
 func (r *Runner) findSchedule(ctx context.Context, name string) (Schedule, bool, error) {
-	s, err := r.cfg.Store.Get(ctx, name)
+	s, err := r.cfg.Store.find(ctx, name)
 	if weir.KindOf(err) == weir.NotFound && err != nil {
 		return Schedule{Name: name}, false, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -519,4 +520,89 @@ func TestCheckName(t *testing.T) {
 			t.Errorf("%q: got %v, want it accepted: %v, or else an error of kind Malformed", name, err, ok)
 		}
 	}
+}
+
+// Storage does not return the message of one schedule. The other schedules run, and an operator can
+// pause, replace and remove that schedule.
+func TestRunner_StorageRefusesOneMessage(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		noise := make([]byte, 100<<10)
+		_, _ = rand.Read(noise)
+		large := newDefinition("@every 1m", func(d *recur.Definition) {
+			d.Message = append(d.Message, base64.StdEncoding.EncodeToString(noise)...)
+		})
+		r := w.newRunner("a", 0)
+		w.putSchedule(r, "bad", large)
+		w.putSchedule(r, "good", newDefinition("@every 1m"))
+		refusal := &storage.Error{Op: "blob get", Kind: storage.Unreadable, Code: "409 BlobArchived", Index: -1}
+		w.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Port == "blobs" && c.Op == "Get" {
+				return storagetest.Fault{Kind: storagetest.FailBefore, Err: refusal}
+			}
+			return storagetest.Fault{}
+		})
+
+		passTime(21*time.Minute + time.Second)
+		if s := w.getSchedule("good"); s.Filed != 21 {
+			t.Errorf("the other schedule: got %d messages, want 21", s.Filed)
+		}
+		if s := w.getSchedule("bad"); s.Refused == 0 || !strings.Contains(s.Refusal, "409 BlobArchived") {
+			t.Errorf("the schedule: got %d refused runs, %q, want some and storage's answer", s.Refused, s.Refusal)
+		}
+		if s, err := r.Get(t.Context(), "bad"); err != nil || s.Message != nil || !strings.Contains(s.Unread(), "409") {
+			t.Errorf("get: got a message of %d bytes, %q, %v, want none and its reason", len(s.Message), s.Unread(), err)
+		}
+		if _, _, err := r.Run(t.Context(), "bad"); weir.KindOf(err) != weir.Conflict {
+			t.Errorf("run: got %v, want a Conflict", err)
+		}
+		if list, err := r.List(t.Context()); len(list) != 2 || err != nil {
+			t.Errorf("list: got %d schedules, %v, want 2", len(list), err)
+		}
+		if s, err := r.SetPaused(t.Context(), "bad", true); err != nil || !s.Paused {
+			t.Errorf("pause: got %v, %v, want no error", s.Paused, err)
+		}
+		if s := w.getSchedule("bad"); !s.Paused || string(s.Message) != string(large.Message) {
+			t.Errorf("the paused schedule has a message of %d bytes, want that of before", len(s.Message))
+		}
+		if _, err := r.SetPaused(t.Context(), "bad", false); weir.KindOf(err) != weir.Conflict {
+			t.Errorf("resume: got %v, want a Conflict", err)
+		}
+		if _, _, err := r.Put(t.Context(), "bad", newDefinition("@every 1m"), recur.Condition{}); err != nil {
+			t.Errorf("replace: got %v, want no error", err)
+		}
+		w.putSchedule(w.newRunner("b", 0), "worse", large)
+		if err := r.Delete(t.Context(), "worse", recur.Condition{}); err != nil {
+			t.Errorf("delete: got %v, want no error", err)
+		}
+	})
+}
+
+// Whatever the ids of the calls: many young rows of deletions do not keep the old ones behind them.
+func TestStore_RemovesOldDeletionsBehindYoungOnes(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		r, dice := w.newRunner("a", 0), mathrand.New(mathrand.NewPCG(1, 1))
+		const aMinute = 4 // 240 deletions in the time for which the rows are kept
+		for range 300 * aMinute {
+			ctx := weir.WithCall(t.Context(), fmt.Sprintf("%016x", dice.Uint64()))
+			w.putSchedule(r, "s", newDefinition("@every 1000h"))
+			if err := r.Delete(ctx, "s", recur.Condition{}); err != nil {
+				t.Fatal(err)
+			}
+			passTime(time.Minute / aMinute)
+		}
+		rows := 0
+		for q := (storage.Query{Partition: "schedule-deletions"}); ; {
+			page, err := w.memory.Table().Range(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rows += len(page.Rows); !page.More {
+				break
+			}
+			q.After = page.Rows[len(page.Rows)-1].Key
+		}
+		if rows > 100*aMinute {
+			t.Errorf("after five hours %d rows are left, want those of an hour, about 240", rows)
+		}
+	})
 }

@@ -24,14 +24,28 @@ type Store struct {
 
 // Get returns a schedule with its message. It returns NotFound if no schedule has the name.
 func (s *Store) Get(ctx context.Context, name string) (Schedule, error) {
+	schedule, err := s.find(ctx, name)
+	if err == nil && schedule.unread != nil {
+		return Schedule{}, schedule.unread
+	}
+	return schedule, err
+}
+
+// find is Get for callers that can do without the message. If storage does not return this message, while
+// it may return others, the schedule has the reason in its field unread, and find returns no error.
+func (s *Store) find(ctx context.Context, name string) (Schedule, error) {
 	for {
 		schedule, err := s.readRow(ctx, name)
 		if err != nil {
 			return Schedule{}, err
 		}
 		err = s.loadMessage(ctx, &schedule)
-		if err == nil || !storage.Is(err, storage.NotFound) {
+		if err == nil || !storage.IsObjectFault(err) {
 			return schedule, err
+		}
+		if !storage.Is(err, storage.NotFound) {
+			schedule.unread = unreadError(err)
+			return schedule, nil
 		}
 		// The message is gone. If the row has changed meanwhile, a new definition has replaced the message.
 		again, readErr := s.readRow(ctx, name)
@@ -39,9 +53,16 @@ func (s *Store) Get(ctx context.Context, name string) (Schedule, error) {
 			return Schedule{}, readErr
 		}
 		if again.etag == schedule.etag {
-			return Schedule{}, err
+			schedule.unread = unreadError(err)
+			return schedule, nil
 		}
 	}
+}
+
+// unreadError returns the error of a schedule whose message storage does not return.
+func unreadError(cause error) error {
+	return &weir.Error{Kind: weir.Conflict, Op: "schedule: read message", Err: cause,
+		Message: "storage does not return the message of the schedule: " + storage.Describe(cause)}
 }
 
 func (s *Store) readRow(ctx context.Context, name string) (Schedule, error) {

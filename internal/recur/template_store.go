@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -53,7 +52,7 @@ func (s *Store) storeMessage(ctx context.Context, name string, text []byte) (map
 	return map[string]any{blobColumn: blob}, nil
 }
 
-// loadMessage sets schedule.Message. It returns NotFound if the blob is gone.
+// loadMessage sets schedule.Message. It returns NotFound if the blob is gone, and Unreadable if it is damaged.
 func (s *Store) loadMessage(ctx context.Context, schedule *Schedule) error {
 	packed, _ := schedule.columns[inlineColumn].([]byte)
 	if blob, _ := schedule.columns[blobColumn].(string); blob != "" {
@@ -64,7 +63,7 @@ func (s *Store) loadMessage(ctx context.Context, schedule *Schedule) error {
 	}
 	text, err := io.ReadAll(flate.NewReader(bytes.NewReader(packed)))
 	if err != nil {
-		return fmt.Errorf("schedule %s: message: %w", schedule.Name, err)
+		return &storage.Error{Op: "schedule: message", Kind: storage.Unreadable, Index: -1, Err: err}
 	}
 	schedule.Message = text
 	return nil
