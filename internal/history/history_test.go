@@ -129,6 +129,35 @@ func TestKeeper_AllInstancesAndRestarts(t *testing.T) {
 }
 
 // An instance makes at most one request to storage a minute.
+// A row that cannot be read, such as one of a later version of the program, hides only its own hour.
+func TestKeeper_PassesOverADamagedRow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.New(time.Now).Table()
+		a := newInstance(t, table)
+		for range 5 {
+			a.countMessage(0, 20*time.Millisecond)
+			time.Sleep(time.Minute)
+		}
+		hour := time.Now().UTC().Format("2006010215")
+		for _, key := range []string{hour + "_0", hour + "_z"} {
+			if _, err := table.Transact(t.Context(), "history", []storage.Op{{Kind: storage.Insert, Key: key,
+				Values: map[string]any{"Minutes": []byte("\xff\xff")}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		delivered := int64(0)
+		steps := readSeries(t, newInstance(t, table), 10*time.Minute, time.Minute, -1)
+		for i := range steps {
+			delivered += steps[i].Total().Delivered
+		}
+		if delivered < 4 {
+			t.Errorf("got %d delivered messages, want those of the minutes that are stored, at least 4", delivered)
+		}
+	})
+}
+
 func TestKeeper_OneTransactionAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

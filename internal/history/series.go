@@ -57,7 +57,11 @@ func (k *Keeper) readMinutes(ctx context.Context, from time.Time) ([]*Minute, er
 // the memory.
 func (k *Keeper) readRows(ctx context.Context, from time.Time) (others, own minuteSet, err error) {
 	others, own = minuteSet{}, minuteSet{}
-	err = eachRow(ctx, k.Table, from, func(key string, minutes []*Minute) {
+	err = eachRow(ctx, k.Table, from, func(key string, minutes []*Minute, err error) {
+		if err != nil {
+			k.Log.Warn("history: an hour of one instance cannot be read", "err", err)
+			return
+		}
 		sum := others
 		if strings.HasSuffix(key, "_"+k.instance) {
 			sum = own

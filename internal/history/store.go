@@ -5,7 +5,6 @@ import (
 	"compress/flate"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"time"
 
@@ -72,8 +71,10 @@ func writeRow(ctx context.Context, table storage.Table, instance string, hour ti
 }
 
 // eachRow reads all rows from the hour of "from" on. For each row it calls the function "each" with the row's key and
-// minutes.
-func eachRow(ctx context.Context, table storage.Table, from time.Time, each func(key string, minutes []*Minute)) error {
+// minutes. If a row cannot be read, err is the reason, and eachRow goes on: the row lacks an hour of one instance, and
+// the history of all others must be shown.
+func eachRow(ctx context.Context, table storage.Table, from time.Time,
+	each func(key string, minutes []*Minute, err error)) error {
 	q := storage.Query{Partition: partition, From: from.UTC().Format(hourKey)}
 	for {
 		page, err := table.Range(ctx, q)
@@ -83,10 +84,7 @@ func eachRow(ctx context.Context, table storage.Table, from time.Time, each func
 		for _, row := range page.Rows {
 			data, _ := row.Values["Minutes"].([]byte)
 			minutes, err := unpackMinutes(data)
-			if err != nil {
-				return fmt.Errorf("history: row %q: %w", row.Key, err)
-			}
-			each(row.Key, minutes)
+			each(row.Key, minutes, err)
 			q.From, q.After = "", row.Key
 		}
 		if !page.More {
