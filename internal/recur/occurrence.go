@@ -45,9 +45,10 @@ func (s Schedule) wakeAt() time.Time {
 	return s.NextAt.Add(-s.leadTime())
 }
 
-// processDue handles all occurrences up to the present time, plus the schedule's lead time. It appends, skips or refuses
-// each occurrence, or counts it as missed. It returns the resulting schedule, and reports whether this process wrote the
-// last change of the schedule's state. Several processes can call processDue for the same schedule at the same time.
+// processDue handles all occurrences up to the present time, plus the schedule's lead time. It appends,
+// skips or refuses each occurrence, or counts it as missed. It returns the resulting schedule, and reports
+// whether this process wrote the last change of the schedule's state. Several processes can call
+// processDue for the same schedule at the same time.
 func (r *Runner) processDue(ctx context.Context, name string) (s Schedule, moved bool, err error) {
 	return r.processUntil(ctx, name, dueRange{})
 }

@@ -550,7 +550,8 @@ func TestRunner_StorageRefusesOneMessage(t *testing.T) {
 			t.Errorf("the schedule: got %d refused runs, %q, want some and storage's answer", s.Refused, s.Refusal)
 		}
 		if s, err := r.Get(t.Context(), "bad"); err != nil || s.Message != nil || !strings.Contains(s.Unread(), "409") {
-			t.Errorf("get: got a message of %d bytes, %q, %v, want none and its reason", len(s.Message), s.Unread(), err)
+			t.Errorf("get: got a message of %d bytes, %q, %v, want none and its reason", len(s.Message), s.Unread(),
+				err)
 		}
 		if _, _, err := r.Run(t.Context(), "bad"); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("run: got %v, want a Conflict", err)
