@@ -64,6 +64,9 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 	if found.settings == nil && len(a.settings.Upstreams) > 0 {
 		findings = append(findings, d.diagnoseUpstreams())
 	}
+	if found.settings == nil && a.settings.hasDoor() {
+		findings = append(findings, d.diagnoseDoor(time.Now()))
+	}
 	if a.settings.Data == "" { // no host runs on a folder
 		findings = append(findings, d.diagnoseHost(env), diagnoseHostWatch(os.DirFS("/proc"), os.Getppid()))
 	}

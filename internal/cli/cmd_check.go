@@ -15,15 +15,16 @@ import (
 	"weir/internal/wire"
 )
 
-const checkHelp = `Checks settings, contracts, the host's file, storage and the CMS, and prints a line for each: ok, or
-the problem and how to correct it. A warning names a weakness with which Weir still works. The command
-changes nothing in storage, and writes nothing to the CMS: it opens a connection, signs in if
-delivery.signIn is set, and sends one step of each contract: the first step that only reads and needs no
-answer of another step. If that step needs a message, the command takes a message of --sample.
+const checkHelp = `Checks settings, contracts, the keys and certificate of weir serve, the host's file, storage and
+the CMS, and prints a line for each: ok, or the problem and how to correct it. A warning names a
+weakness with which Weir still works. The command changes nothing in storage, and writes nothing to the
+CMS: it opens a connection, signs in if delivery.signIn is set, and sends one step of each contract: the
+first step that only reads and needs no answer of another step. If that step needs a message, the
+command takes a message of --sample.
 
 With --offline it checks only weir.yaml: the settings and the contracts. It needs neither storage nor the
-CMS, nor the variables that weir.yaml names, and does not look at delivery.signIn and delivery.tls. make
-build ends with these lines if weir.yaml is wrong.
+CMS, nor the variables that weir.yaml names, and does not look at delivery.signIn, delivery.tls and the
+files of tls. make build ends with these lines if weir.yaml is wrong.
 
 With FILE it checks only these messages, by the contracts of weir.yaml: the contract, key, version and
 due time of each, or every problem with its line. Nothing is sent; storage and the variables that

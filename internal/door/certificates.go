@@ -2,6 +2,7 @@ package door
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"os"
@@ -88,10 +89,71 @@ func (c *Certificates) describeFiles() (string, error) {
 }
 
 func (c *Certificates) readFiles() error {
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	pair, err := readPair(c.certFile, c.keyFile)
 	if err != nil {
 		return err
 	}
 	c.current = &pair
+	if weakness := describeValidity(pair.Leaf, c.now()); weakness != "" {
+		c.log.Warn("door: certificate is used nevertheless", "detail", weakness)
+	}
 	return nil
+}
+
+// CheckCertificate reads a certificate and its key, as OpenCertificates does. It returns the time at
+// which the certificate expires, and a warning if clients refuse the certificate at the time now, or
+// will refuse it soon.
+func CheckCertificate(
+	certFile, keyFile string,
+	now time.Time,
+) (expiresAt time.Time, warning string, err error) {
+	pair, err := readPair(certFile, keyFile)
+	if err != nil {
+		return time.Time{}, "", fmt.Errorf("tls: %w", err)
+	}
+	return pair.Leaf.NotAfter, describeValidity(pair.Leaf, now), nil
+}
+
+// readPair reads a certificate and its key. The error names the file and its setting.
+func readPair(certFile, keyFile string) (tls.Certificate, error) {
+	cert, err := os.ReadFile(certFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("certificate: %w", err)
+	}
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("key: %w", err)
+	}
+
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf(
+			"%s and %s are not a certificate and its private key in PEM: %w",
+			certFile,
+			keyFile,
+			err,
+		)
+	}
+	return pair, nil
+}
+
+// expiresSoon is the time before the end of a certificate from which on a warning names it. Issuers
+// with automatic renewal replace certificates earlier.
+const expiresSoon = 7 * 24 * time.Hour
+
+// describeValidity returns a warning if a certificate is not valid at the time now, or not for long.
+func describeValidity(leaf *x509.Certificate, now time.Time) string {
+	format := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	switch {
+	case now.After(leaf.NotAfter):
+		return fmt.Sprintf("the certificate of tls expired at %s, and clients refuse it: renew it; Weir reads "+
+			"the files again without a restart", format(leaf.NotAfter))
+	case now.Before(leaf.NotBefore):
+		return fmt.Sprintf("the certificate of tls is valid from %s on, and clients refuse it until then: look at "+
+			"the clock of this machine", format(leaf.NotBefore))
+	case now.Add(expiresSoon).After(leaf.NotAfter):
+		return fmt.Sprintf("the certificate of tls expires at %s: renew it; Weir reads the files again without a "+
+			"restart", format(leaf.NotAfter))
+	}
+	return ""
 }

@@ -106,6 +106,7 @@ func TestParseKeys_Refuses(t *testing.T) {
 		"None":            {"view": {}},
 		"TheKeyItself":    {"view": {door.NewKey()}},
 		"TooShort":        {"view": {good[2:]}},
+		"OfAnEmptyKey":    {"view": {door.HashKey("").String()}},
 	} {
 		if _, problems := door.ParseKeys(texts); len(problems) != 1 {
 			t.Errorf("%s: got the problems %v, want one", name, problems)

@@ -94,6 +94,10 @@ func parseHashes(name string, texts []string) ([]Hash, error) {
 			return nil, fmt.Errorf("keys.%s: a value is not the SHA-256 of a key in hexadecimal, "+
 				"as weir key new prints it", name)
 		}
+		if Hash(decoded) == HashKey("") {
+			return nil, fmt.Errorf("keys.%s: a value is the SHA-256 of an empty text, which is no key; "+
+				"weir key new prints a key and its hash", name)
+		}
 		hashes = append(hashes, Hash(decoded))
 	}
 	return hashes, nil
@@ -122,4 +126,34 @@ func (k Keys) Closed() (closed []string) {
 		}
 	}
 	return closed
+}
+
+// Equal returns a sentence for each hash that stands in two places, except under view and write: one
+// key for the page and its changes is common.
+func (k Keys) Equal() (sentences []string) {
+	type place struct {
+		name string
+		hash Hash
+	}
+	var earlier []place
+	for _, name := range append([]string{All}, Functions...) {
+		for _, hash := range k[name] {
+			for _, other := range earlier {
+				switch {
+				case other.hash != hash, other.name == "view" && name == "write":
+				case other.name == name:
+					sentences = append(sentences, fmt.Sprintf("keys.%s has the same hash twice, so there is no "+
+						"second key: remove one, or put in the hash of the next key", name))
+				case other.name == All:
+					sentences = append(sentences, fmt.Sprintf("keys.%s has a hash of keys.%s, which opens it anyway: "+
+						"remove one of them", name, All))
+				default:
+					sentences = append(sentences, fmt.Sprintf("keys.%s and keys.%s have the same hash, so each caller "+
+						"of one can call the other, too: make a key for each by weir key new", other.name, name))
+				}
+			}
+			earlier = append(earlier, place{name, hash})
+		}
+	}
+	return sentences
 }
