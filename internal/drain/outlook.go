@@ -27,6 +27,10 @@ import (
 const (
 	// A scout pauses for at most the time since the trouble began, divided by scoutShare.
 	scoutShare = 8
+	// A trouble is over if no lane has paused for troubleEndsAfter: a lane that still waits tries again
+	// within seconds after its pause. Without this limit, a message that failed alone, and is dead,
+	// would make the first pauses of a later trouble long.
+	troubleEndsAfter = 10 * time.Second
 	// readsRecoveryMin and readsRecoveryMax bound the time between two reads of the stored
 	// recovery.
 	readsRecoveryMin, readsRecoveryMax = 5 * time.Second, time.Minute
@@ -43,11 +47,11 @@ type outlook struct {
 	readAt   time.Time           // when the stored recovery was last read
 }
 
-// trouble has the pauses of one cause since the last recovery that ends such pauses.
+// trouble has the pauses of one cause, since the last recovery that ends such pauses.
 type trouble struct {
-	since     time.Time         // when a lane first paused
-	plannedAt time.Time         // when a lane last began a pause
-	probes    map[int]time.Time // by lane: the end of its pause
+	since       time.Time         // when a lane first paused
+	pausesUntil time.Time         // the latest end of a pause
+	probes      map[int]time.Time // by lane: the end of its pause
 }
 
 func newOutlook(b Backoff) *outlook {
@@ -58,8 +62,8 @@ func newOutlook(b Backoff) *outlook {
 // holds mu.
 func (o *outlook) findTrouble(cause string, now time.Time) *trouble {
 	t := o.troubles[cause]
-	if t == nil || now.Sub(t.plannedAt) > patienceResetAfter {
-		t = &trouble{since: now, plannedAt: now, probes: map[int]time.Time{}}
+	if t == nil || now.Sub(t.pausesUntil) > troubleEndsAfter {
+		t = &trouble{since: now, pausesUntil: now, probes: map[int]time.Time{}}
 		o.troubles[cause] = t
 	}
 	return t
@@ -71,12 +75,11 @@ func (o *outlook) planPause(number int, cause string, now time.Time, delay time.
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.findTrouble(cause, now)
-	t.plannedAt = now
 	longest := max(o.backoff.longestDelay(1), now.Sub(t.since)/scoutShare)
 	if delay > longest && !t.hasProbe(number, now, now.Add(longest)) {
 		delay = longest
 	}
-	t.probes[number] = now.Add(delay)
+	t.probes[number], t.pausesUntil = now.Add(delay), laterOf(t.pausesUntil, now.Add(delay))
 	return delay
 }
 

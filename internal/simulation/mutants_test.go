@@ -63,7 +63,7 @@ var mutants = []mutant{
 	{"a message found late is put at the end of the log", "drain/due_position.go", "!e.due.At.Before(now) {", "!e.due.At.Before(now) || true {", "order", ""},
 	{"a message accepted after the due time of another goes before it", "drain/due_mover.go", "return !due.After(e.Message.AcceptedAt)", "return false", "order", "3000@5370"},
 	{"a key is not pending while a release is written", "drain/due_mover.go", "return m.moves.shut[keyHash] || m.moves.waiting[keyHash]", "return m.moves.waiting[keyHash]", "unreleased|order|books|repeat|rows", ""},
-	{"releases that were refused with another one are forgotten", "drain/due_mover.go", "mv.ready = append(again, mv.ready...)", "_ = again", "stuck|late|rows", "3000@104253"},
+	{"releases that were refused with another one are forgotten", "drain/due_mover.go", "mv.ready = append(again, mv.ready...)", "_ = again", "stuck|late|rows", "3000@1718"},
 	{"each release has a transaction of its own", "drain/due_mover.go", "maxMoves = 20", "maxMoves = 1", "slow|late", "3000@298"},
 	{"no lead, however long storage takes", "drain/lead_time.go", "return min(max(l.read.longest()+l.write.longest(), leadMin), leadMax)", "return 0 * leadMin", "late|unfair|slow", "3000@955"},
 	{"sent messages are not recorded for positions", "drain/due_position.go", "p.sentBelow = max(p.sentBelow, e.NextLogSeq())", "_ = e", "order", "3000@363"},
@@ -132,6 +132,7 @@ var mutants = []mutant{
 	{"a delivery opens no brake", "drain/prober.go", "p.braked.openContract(c.entry.Message.Contract)", "_ = c", "unaware|stuck", ""},
 	{"a brake counts for one lane alone", "drain/session.go", "brakes: d.brakes, keys: s.keys", "brakes: newBrakes(d.Brake, d.Patience, d.Backoff), keys: s.keys", "mass", "3000@38"},
 	{"a recovery ends no pause of other lanes", "drain/outlook.go", "return o.last.Ends(t)", "return false && o.last.Ends(t)", "unaware", "3000@126"},
+	{"a trouble outlasts its pauses", "drain/outlook.go", "now.Sub(t.pausesUntil) > troubleEndsAfter", "false", "unaware", "5@473"},
 	{"no lane is the scout", "drain/outlook.go", "if delay > longest && ", "if false && delay > longest && ", "unaware", "3000@60"},
 	{"a recovery ends pauses that begin after it", "lane/recovery.go", "r.At.After(t.LastErrorAt)", "!r.At.IsZero()", "ended|unaware|stuck", ""},
 	{"a recovery ends a pause for which the CMS has asked", "drain/breaker.go", "if r.RetryAfter > 0 {\n\t\treturn \"\"", "if false {\n\t\treturn \"\"", "ended", "3000@29"},
@@ -177,7 +178,7 @@ var mutantsOfShortPages = []mutant{
 // mutantsOfKillers has the mutants that TestKillers catches.
 var mutantsOfKillers = []mutant{
 	{"a holder that made no attempt ends the crashes in a row", "drain/crash_guard.go", "if g.hasSurvived {", "if true {", "killer|stuck", "30"},
-	{"an attempt that was not made absolves its message", "drain/crash_guard.go", "if outcome == weir.OutcomeNone {", "if false {", "killer", "1@102"},
+	{"an attempt that was not made absolves its message", "drain/crash_guard.go", "if outcome == weir.OutcomeNone {", "if false {", "killer", "100@36"},
 }
 
 // mutantsOfBatches has the mutants that TestBatches catches.
