@@ -50,23 +50,26 @@ func TestSender_RejectionIsAVerdict(t *testing.T) {
 // as a date, or as a Unix time.
 func TestSender_RetryAfter(t *testing.T) {
 	t.Parallel()
-	at := time.Now().Add(90 * time.Second)
+	written := func(text string) func(time.Time) string { return func(time.Time) string { return text } }
 	for name, c := range map[string]struct {
-		value     string
+		value     func(at time.Time) string
 		low, high time.Duration
 	}{
-		"Seconds":  {"7", 7 * time.Second, 7 * time.Second},
-		"Fraction": {"0.2", time.Second, time.Second},
-		"Date":     {at.UTC().Format(http.TimeFormat), 80 * time.Second, 90 * time.Second},
-		"UnixTime": {strconv.FormatInt(at.Unix(), 10), 80 * time.Second, 90 * time.Second},
-		"Nonsense": {"soon", 0, 0},
-		"None":     {"", 0, 0},
+		"Seconds":  {written("7"), 7 * time.Second, 7 * time.Second},
+		"Fraction": {written("0.2"), time.Second, time.Second},
+		"Date": {func(at time.Time) string { return at.UTC().Format(http.TimeFormat) },
+			30 * time.Minute, 50 * time.Minute},
+		"UnixTime": {func(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) },
+			30 * time.Minute, 50 * time.Minute},
+		"Nonsense": {written("soon"), 0, 0},
+		"None":     {written(""), 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			value := c.value(time.Now().Add(50 * time.Minute)) // here, because parallel tests begin late
 			s := newSender(t, articleWithSteps("      - { get: /a, retryAfter: X-Limit-Reset }\n"),
 				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					answerWith(429, "", `{}`, "X-Limit-Reset", c.value)(w)
+					answerWith(429, "", `{}`, "X-Limit-Reset", value)(w)
 				}))
 			r := s.Send(t.Context(), newDelivery(`<article/>`))
 			if r.Outcome != weir.OutcomeUnavailable || r.RetryAfter < c.low || r.RetryAfter > c.high {
