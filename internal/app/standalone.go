@@ -73,6 +73,7 @@ func (a *App) serveAlone(
 ) error {
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
+		err = fmt.Errorf("%w; --listen takes another address", err)
 		a.log.Error("serve: cannot listen", "err", err)
 		return fmt.Errorf("listen on %s: %w", o.Listen, err)
 	}

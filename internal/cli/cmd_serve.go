@@ -164,7 +164,7 @@ func (s *console) prepareDemo(p *app.Process, cms *app.DemoCMS) (log *os.File, e
 	dir := p.Env(app.DataVariable)
 	if dir != "" {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: --data must name a folder in which this process can write", err)
 		}
 		if err := writeDemoSettings(dir, p.Env, values); err != nil {
 			return nil, err

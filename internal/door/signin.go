@@ -201,10 +201,11 @@ const formText = `<!doctype html>
 <h1>Sign in</h1>
 <form method="post" action="{{.Page}}/sign-in">
   <input type="hidden" name="to" value="{{.To}}">
-  {{with .Wrong}}<p class="wrong" role="alert">{{.}}</p>{{end}}
+  <input name="username" value="view" autocomplete="username" hidden>
+  {{with .Wrong}}<p class="wrong" role="alert" id="sign-in-wrong">{{.}}</p>{{end}}
   <label for="sign-in-key">Key of the function <code>view</code></label>
   <input id="sign-in-key" name="key" type="password" autocomplete="current-password" spellcheck="false"
-    required autofocus>
+    {{if .Wrong}}aria-invalid="true" aria-describedby="sign-in-wrong"{{end}} required autofocus>
   <p class="buttons"><button class="primary">Sign in</button></p>
 </form>
 <p class="quiet">The key stays in this browser for twelve hours. For changes the page asks for the key of the function

@@ -221,6 +221,10 @@ func restore(dir, backup string) error {
 		return errors.Join(err, os.RemoveAll(unfinished))
 	}
 	if err := checkStore(unfinished); err != nil {
+		if isDamaged(err) {
+			// Without its cause: Restore would add how to cure a store.
+			err = fmt.Errorf("the back-up is no store of Weir, or it is damaged (%s): take another one", err.Error())
+		}
 		return errors.Join(err, os.Remove(unfinished))
 	}
 	if err := os.Rename(unfinished, path); err != nil {

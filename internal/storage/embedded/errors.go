@@ -63,12 +63,19 @@ func explainOpen(err error) error {
 		return fmt.Errorf("this process cannot write there (%w): give it the right to, or take another folder", err)
 	case isFull(err):
 		return fmt.Errorf("%s: %w", codeFull, err)
-	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum),
-		errors.Is(err, berrors.ErrVersionMismatch), errors.Is(err, errDamaged):
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST):
+		return fmt.Errorf("it must be a folder, and not a file (%w): take another name", err)
+	case isDamaged(err):
 		return fmt.Errorf("%s is no store of Weir, or it is damaged (%w): restore a back-up", dataName, err)
 	}
 
 	return err
+}
+
+// isDamaged reports whether an error means that a file is no store, or a damaged one.
+func isDamaged(err error) bool {
+	return errors.Is(err, berrors.ErrInvalid) || errors.Is(err, berrors.ErrChecksum) ||
+		errors.Is(err, berrors.ErrVersionMismatch) || errors.Is(err, errDamaged)
 }
 
 // explainPanic returns the error for a recovered panic; without a panic it returns err. bbolt panics

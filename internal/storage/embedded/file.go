@@ -97,28 +97,50 @@ func createData(path string) error {
 
 // openFile opens a file of bbolt. A file that is damaged beyond use is an error.
 func openFile(path string, noSync bool) (db *bolt.DB, err error) {
-	defer func() { err = explainPanic(recover(), err) }()
-
+	if err := checkSize(path); err != nil {
+		return nil, err
+	}
 	if err := walkIfNeeded(path); err != nil {
 		return nil, err
 	}
-	db, err = bolt.Open(path, 0o600, fileOptions(noSync))
-	if errors.Is(err, berrors.ErrTimeout) {
+
+	// A read after the end of a file that was cut off is a fault of the memory.
+	err = guardFaults(func() (err error) {
+		db, err = bolt.Open(path, 0o600, fileOptions(noSync))
+		return err
+	})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("another program has %s open", path)
+	case err != nil:
+		return nil, err
 	}
 
-	return db, err
+	return db, nil
+}
+
+// checkSize returns an error if a file is smaller than the two pages that begin each store.
+func checkSize(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Size() < 2*pageSize {
+		return fmt.Errorf("%w: the file has %d bytes", errDamaged, info.Size())
+	}
+
+	return nil
 }
 
 // closeFile closes the file. Before, it writes the list of free pages, so that the next Open need
 // not walk over the file.
-func closeFile(db *bolt.DB) (err error) {
-	defer func() { err = explainPanic(recover(), err) }()
+func closeFile(db *bolt.DB) error {
+	return guardFaults(func() error {
+		db.NoFreelistSync = false
+		flushed := db.Update(func(*bolt.Tx) error { return nil })
 
-	db.NoFreelistSync = false
-	flushed := db.Update(func(*bolt.Tx) error { return nil })
-
-	return errors.Join(flushed, db.Close())
+		return errors.Join(flushed, db.Close())
+	})
 }
 
 // prepare refuses a store of a later format, makes the buckets of a new one, and clears the

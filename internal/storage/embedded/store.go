@@ -118,7 +118,10 @@ func (s *Store) openData(o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := db.Update(func(tx *bolt.Tx) error { return prepare(tx, o.Now()) }); err != nil {
+	err = guardFaults(func() error {
+		return db.Update(func(tx *bolt.Tx) error { return prepare(tx, o.Now()) })
+	})
+	if err != nil {
 		return errors.Join(err, db.Close())
 	}
 
