@@ -86,6 +86,10 @@ func explainPanic(panicked any, err error) error {
 		return err
 	}
 
+	if _, isFault := panicked.(interface{ Addr() uintptr }); isFault {
+		return fmt.Errorf("%w: a page is missing or cannot be read", errDamaged)
+	}
+
 	return fmt.Errorf("%w: %v", errDamaged, panicked)
 }
 
