@@ -61,8 +61,8 @@ func TestDiagnoseDoor_Certificate(t *testing.T) {
 	}{
 		"None":            {tlsFiles{}, "", ""},
 		"Good":            {good, "", ""},
-		"NoCertificate":   {tlsFiles{"/nowhere/tls.crt", good.Key}, "tls: certificate: open /nowhere/tls.crt: no such", ""},
-		"NoKey":           {tlsFiles{good.Certificate, "/nowhere/tls.key"}, "tls: key: open /nowhere/tls.key: no such", ""},
+		"NoCertificate":   {tlsFiles{"/nowhere/tls.crt", good.Key}, "tls: certificate: open /nowhere/tls.crt", ""},
+		"NoKey":           {tlsFiles{good.Certificate, "/nowhere/tls.key"}, "tls: key: open /nowhere/tls.key", ""},
 		"Unreadable":      {tlsFiles{t.TempDir(), good.Key}, "tls: certificate: read ", ""},
 		"NoPEM":           {tlsFiles{noText, good.Key}, "failed to find any PEM data", ""},
 		"KeyOfAnother":    {tlsFiles{good.Certificate, other.Key}, "private key does not match", ""},

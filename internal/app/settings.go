@@ -193,8 +193,8 @@ func loadSettings(env func(string) string) (Settings, error) {
 func readSettingsFile(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("%s cannot be read: %w; WEIR_CONFIG, or --config of weir serve, names the file of the settings",
-			filepath.Base(path), err)
+		return "", fmt.Errorf("%s cannot be read: %w; WEIR_CONFIG, or --config of weir serve, names the file of the "+
+			"settings", filepath.Base(path), err)
 	}
 	return string(text), nil
 }

@@ -88,14 +88,16 @@ func describeOtherLanes(meta epochs.Record, want epochs.Epoch) error {
 			ErrLaneCount, open.Lanes, want.Lanes, command)
 	}
 	return fmt.Errorf("%w: storage has lanes: %d, and the setting is %d: run `%s` to change storage, "+
-		"set it back to %d, or use another WEIR_PREFIX", ErrLaneCount, open.Lanes, want.Lanes, command, open.Lanes)
+		"set it back to %d, or use another WEIR_PREFIX or folder", ErrLaneCount, open.Lanes, want.Lanes,
+		command, open.Lanes)
 }
 
 func describeRemedy(command string, isUnderWay bool, settings string) string {
 	if isUnderWay {
 		return fmt.Sprintf("a change to that is under way: end `%s` first", command)
 	}
-	return fmt.Sprintf("run `%s` to change storage, set %s back, or use another WEIR_PREFIX", command, settings)
+	return fmt.Sprintf("run `%s` to change storage, set %s back, or use another WEIR_PREFIX or folder",
+		command, settings)
 }
 
 // UseEpochRecord makes the store use the open epoch of the record.

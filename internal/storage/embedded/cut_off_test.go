@@ -37,7 +37,8 @@ func TestOpen_FileThatIsCutOff(t *testing.T) {
 			_ = s.Close() // an error, because pages are missing
 			continue
 		}
-		if refused++; !strings.Contains(err.Error(), "restore a back-up") || strings.Contains(err.Error(), "nil pointer") {
+		refused++
+		if !strings.Contains(err.Error(), "restore a back-up") || strings.Contains(err.Error(), "nil pointer") {
 			t.Errorf("got %q for a file of %d bytes, want the remedy, and no error of Go", err, size)
 		}
 	}
