@@ -154,7 +154,8 @@ func TestFunction_Wait(t *testing.T) {
 				began := time.Now()
 				w := serveReceive(f, func(r *http.Request) { r.Header.Set("Prefer", c.prefer) })
 				hasWarning := strings.Contains(w.Body.String(), "Prefer: wait without an Idempotency-Key")
-				if wants := c.prefer != "wait=long" && c.prefer != "return=minimal" && c.prefer != "wait=-1"; hasWarning !=
+				wants := c.prefer != "wait=long" && c.prefer != "return=minimal" && c.prefer != "wait=-1"
+				if hasWarning !=
 					wants {
 					t.Errorf("got %s, want a warning about the absent key: %t", w.Body, wants)
 				}

@@ -81,8 +81,15 @@ func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 // prepareAppWith is prepareApp with options.
 func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*App, problems) {
 	settings, err := loadSettings(env)
-	a := &App{settings: settings, log: log, broken: make(chan error, 1), budgets: currentBudgets(), instance: env("WEBSITE_INSTANCE_ID"),
-		signIn: readSignIn(env), fixedSecrets: settings.fixedSecrets(env)}
+	a := &App{
+		settings:     settings,
+		log:          log,
+		broken:       make(chan error, 1),
+		budgets:      currentBudgets(),
+		instance:     env("WEBSITE_INSTANCE_ID"),
+		signIn:       readSignIn(env),
+		fixedSecrets: settings.fixedSecrets(env),
+	}
 	a.calendar, _ = calendar.New(settings.Calendar) // loadSettings has already returned this error
 	storageCalls := &azure.Counter{}
 	a.instruments = newInstruments(&settings, a.calendar, storageCalls, a.countWaitingEvents)

@@ -30,11 +30,13 @@ func (r *running) newPages(turns *httpio.Turns, reads *httpio.Reads) http.Handle
 	if r.door != nil {
 		signOut = r.door.SignOut()
 	}
-	return dashboard.New(dashboard.Config{SignOut: signOut, Lanes: source, Past: source, Messages: source, Errors: source,
-		Replays: source, Batches: source, Schedules: source, Changes: source,
-		Obstacles: source, Reads: reads, ProofFor: r.newAuditWrapper().ProofFor,
-		Contracts: r.settings.contractNames(), Upstreams: r.settings.upstreamNames(), Now: time.Now,
-		Log: r.log})
+	return dashboard.New(
+		dashboard.Config{SignOut: signOut, Lanes: source, Past: source, Messages: source, Errors: source,
+			Replays: source, Batches: source, Schedules: source, Changes: source,
+			Obstacles: source, Reads: reads, ProofFor: r.newAuditWrapper().ProofFor,
+			Contracts: r.settings.contractNames(), Upstreams: r.settings.upstreamNames(), Now: time.Now,
+			Log: r.log},
+	)
 }
 
 // pageSource reads the data of the operator's pages from the parts of the server.
@@ -306,7 +308,10 @@ func (s *pageSource) Schedule(ctx context.Context, name string) (dashboard.Sched
 	}
 	const localTime = "2006-01-02 15:04:05"
 	for _, run := range preview.Runs {
-		out.Runs = append(out.Runs, dashboard.ScheduledRun{DueAt: run.DueAt, Local: run.Local.Format(localTime + " -07:00")})
+		out.Runs = append(
+			out.Runs,
+			dashboard.ScheduledRun{DueAt: run.DueAt, Local: run.Local.Format(localTime + " -07:00")},
+		)
 	}
 	for _, c := range preview.Skipped {
 		out.ClockChanges = append(out.ClockChanges, c.Local.Format(localTime)+

@@ -16,8 +16,13 @@ func TestPastOf_Uncounted(t *testing.T) {
 		r := newTestRunning(t)
 		from := time.Now()
 		for range 2 {
-			r.instruments.recorder.Attempted(0, &weir.Message{}, weir.Result{Outcome: weir.OutcomeUnavailable, Status: 503,
-				StartedAt: time.Now()}, weir.OutcomeUnavailable)
+			r.instruments.recorder.Attempted(
+				0,
+				&weir.Message{},
+				weir.Result{Outcome: weir.OutcomeUnavailable, Status: 503,
+					StartedAt: time.Now()},
+				weir.OutcomeUnavailable,
+			)
 			time.Sleep(2 * time.Minute)
 		}
 		to := time.Now()

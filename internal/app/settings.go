@@ -137,8 +137,9 @@ type pollSettings struct {
 func defaultSettings() Settings {
 	day := duration(24 * time.Hour)
 	return Settings{
-		Lanes: 1, OpenAPI: true, Lease: duration(30 * time.Second), TicketDelay: delayRange{0, duration(10 * time.Second)},
-		MaxBody: 1 << 20, Retention: 7 * day, DeadRetention: 90 * day, AuditRetention: 365 * day,
+		Lanes: 1, OpenAPI: true, Lease: duration(30 * time.Second),
+		TicketDelay: delayRange{0, duration(10 * time.Second)},
+		MaxBody:     1 << 20, Retention: 7 * day, DeadRetention: 90 * day, AuditRetention: 365 * day,
 		Delivery: deliverySettings{Method: "POST", Instances: anyInstance, Timeout: duration(30 * time.Second),
 			Attempts: 5, Patience: day, RetryFor: duration(15 * time.Minute), Brake: 5,
 			Backoff: backoffSettings{delayRange: delayRange{duration(time.Second), duration(5 * time.Minute)}}},

@@ -14,12 +14,14 @@ import (
 // batch writes the batch's row at the same time.
 const cancelTries = 10
 
-// Cancel stores a request to cancel a batch: it sets CancelAskedAt. The process that works on the batch still appends
-// the parts that it has begun to append. The batch then becomes cancelled if it has more parts. Otherwise the batch
-// becomes filed. Messages that were already appended stay as they are.
+// Cancel stores a request to cancel a batch: it sets CancelAskedAt. The process that works on the
+// batch still appends the parts that it has begun to append. The batch then becomes cancelled if it
+// has more parts. Otherwise the batch becomes filed. Messages that were already appended stay as
+// they are.
 //
-// A repeated call changes nothing. If the batch was filed or rejected without such a request, Cancel returns Conflict. After an
-// Unavailable error it is not known whether the request is stored.
+// A repeated call changes nothing. If the batch was filed or rejected without such a request,
+// Cancel returns Conflict. After an Unavailable error it is not known whether the request is
+// stored.
 func (r *Runner) Cancel(ctx context.Context, id string) (wire.Batch, error) {
 	var failed error
 	for range cancelTries {

@@ -69,11 +69,13 @@ func TestBackup(t *testing.T) {
 		code int
 		want string
 	}{
-		"no folder":         {[]string{"backup", file + "3"}, exitUsage, "name the folder: --data DIR, or WEIR_DATA"},
-		"no store":          {[]string{"backup", "--data", dir, file + "3"}, exitFailed, "there is no store in the folder"},
-		"file exists":       {[]string{"backup", "--data", data, file}, exitFailed, "a back-up replaces no file"},
-		"restore over":      {[]string{"restore", "--data", data, file}, exitFailed, "has a store already"},
-		"restore no file":   {[]string{"restore", "--data", filepath.Join(dir, "c"), file + "3"}, exitFailed, "no such file"},
+		"no folder": {[]string{"backup", file + "3"}, exitUsage, "name the folder: --data DIR, or WEIR_DATA"},
+		"no store": {[]string{"backup", "--data", dir, file + "3"}, exitFailed,
+			"there is no store in the folder"},
+		"file exists":  {[]string{"backup", "--data", data, file}, exitFailed, "a back-up replaces no file"},
+		"restore over": {[]string{"restore", "--data", data, file}, exitFailed, "has a store already"},
+		"restore no file": {[]string{"restore", "--data", filepath.Join(dir, "c"), file + "3"}, exitFailed,
+			"no such file"},
 		"restore no folder": {[]string{"restore", file}, exitUsage, "name the folder"},
 	} {
 		code, out := runOnFolder(t, c.args...)

@@ -18,8 +18,8 @@ import (
 )
 
 const statusHelp = `Prints the history of a message. If the CMS was away before the first attempt, it prints that. For a
-waiting message it also prints the reason, and when the message is expected to be delivered. ID may also be the address of the message, which is the Location
-of the answer to its post.
+waiting message it also prints the reason, and when the message is expected to be delivered. ID may
+also be the address of the message, which is the Location of the answer to its post.
 
 --wait waits until the message is final. The command then ends with 1 if the message is dead,
 cancelled or discarded, or if it is still not final after the time of --wait.

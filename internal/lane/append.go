@@ -224,8 +224,8 @@ func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idemp
 	return nil
 }
 
-// addToPending adds the series to the waiting ones of its lane. It starts flushPending, unless that function already runs
-// for the lane.
+// addToPending adds the series to the waiting ones of its lane. It starts flushPending, unless that
+// function already runs for the lane.
 func (a *Appender) addToPending(s series) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

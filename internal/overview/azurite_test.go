@@ -28,8 +28,11 @@ func TestOverview_OnAzurite(t *testing.T) {
 	if err := account.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, &lane.Store{Table: storagetest.Patient(account.Table()), Bodies: account.Bodies(), Lanes: 2, Now: time.Now},
-		account.Leases())
+	w := newWorld(
+		t,
+		&lane.Store{Table: storagetest.Patient(account.Table()), Bodies: account.Bodies(), Lanes: 2, Now: time.Now},
+		account.Leases(),
+	)
 	file := func(n int, change func(i int, m *weir.Message)) {
 		var wg sync.WaitGroup
 		slots := make(chan struct{}, 50) // so that no post waits for many transactions

@@ -52,8 +52,8 @@ func (s *Store) removeOldDeletions(ctx context.Context, now time.Time, own strin
 	}
 }
 
-// findDeletion reports whether the call that the context names has begun to remove the schedule. It returns the creation
-// id of that schedule: another schedule can have the name meanwhile.
+// findDeletion reports whether the call that the context names has begun to remove the schedule. It
+// returns the creation id of that schedule: another schedule can have the name meanwhile.
 func (s *Store) findDeletion(ctx context.Context, name string) (creationID string, isRepeat bool, err error) {
 	if weir.CallOf(ctx) == "" {
 		return "", false, nil

@@ -15,8 +15,9 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Policy bounds how often a failed call is repeated, and sets the pauses between. The zero value repeats a failed call at once,
-// without limit. A Policy is safe for concurrent use if its functions are.
+// Policy bounds how often a failed call is repeated, and sets the pauses between. The zero value
+// repeats a failed call at once, without limit. A Policy is safe for concurrent use if its
+// functions are.
 type Policy struct {
 	// First is the first pause. Each further pause is twice as long as the previous pause, up to Max. If Max is not
 	// greater than First, each pause is as long as First.

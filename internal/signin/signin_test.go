@@ -184,8 +184,9 @@ func TestTransport_RenewsRarelyAfter403(t *testing.T) {
 	})
 }
 
-// A right is missing for some requests, so the sign-in of the next five minutes is used up. Then the session ends, too:
-// after five refusals in a row a sign-in follows nevertheless. A CMS that lets everybody read answers look-ups meanwhile.
+// A right is missing for some requests, so the sign-in of the next five minutes is used up. Then
+// the session ends, too: after five refusals in a row a sign-in follows nevertheless. A CMS that
+// lets everybody read answers look-ups meanwhile.
 func TestTransport_RenewsAnEndedSessionAfterAMissingRight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

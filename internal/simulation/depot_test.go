@@ -187,7 +187,8 @@ func (p *clerk) stop(isKilled bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for name, stop := range map[string]func(context.Context) error{"inbox": p.inbox.Close, "batches": p.batches.Close,
-		"replays": p.replays.Close, "schedules": p.schedules.Close, "drainer": p.drainer.Close, "upkeep": p.upkeep.Close} {
+		"replays": p.replays.Close, "schedules": p.schedules.Close, "drainer": p.drainer.Close,
+		"upkeep": p.upkeep.Close} {
 		if err := stop(ctx); err != nil && !isKilled {
 			p.w.addProblem("stop", "%s: %s: %v", p.name, name, err)
 		}

@@ -20,10 +20,10 @@ import (
 )
 
 // TestGrowth has a simulated world of its own, because its time is counted in weeks. Each day one
-// process works for some minutes: it takes posts, batches and files, delivers messages, replays dead
-// ones in bulk, runs schedules, and runs all jobs of upkeep. Then it ends, or is killed. After each day, every row and every blob of the
-// account must be younger than its retention allows, and an upstream's quota must have counted what
-// was stored.
+// process works for some minutes: it takes posts, batches and files, delivers messages, replays
+// dead ones in bulk, runs schedules, and runs all jobs of upkeep. Then it ends, or is killed. After
+// each day, every row and every blob of the account must be younger than its retention allows, and
+// an upstream's quota must have counted what was stored.
 
 // depot is a storage account over some weeks. Storage lists slowly and in short pages, so that one call of a job does
 // not reach the end of a long listing.

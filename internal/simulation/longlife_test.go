@@ -61,8 +61,17 @@ func liveLong(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := &depot{dice: newDice(seed), sender: hesitant{}, account: memory.New(time.Now), contracts: set, began: time.Now(), pageSize: 1000,
-			listTakes: time.Millisecond, firstSeen: map[string]time.Time{}, kept: map[string]int{}}
+		w := &depot{
+			dice:      newDice(seed),
+			sender:    hesitant{},
+			account:   memory.New(time.Now),
+			contracts: set,
+			began:     time.Now(),
+			pageSize:  1000,
+			listTakes: time.Millisecond,
+			firstSeen: map[string]time.Time{},
+			kept:      map[string]int{},
+		}
 		store := &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Lanes: depotLanes, Now: time.Now}
 		if err := store.Open(t.Context()); err != nil {
 			t.Fatal(err)
@@ -146,8 +155,11 @@ func (p *clerk) liveOn(t *testing.T, mail *notify.Sender, day int) (posted int) 
 			p.changeSchedule(ctx, "s-"+name)
 		}
 		for n := range lifeKeys / 24 {
-			_, err := p.batches.Accept(ctx, batch.Spec{Mode: api.BatchAll, IdempotencyKey: fmt.Sprint("batch ", day, hour, n)},
-				strings.NewReader(fmt.Sprintf(`<feed><article path="p %d %d">1</article></feed>`, hour, n)))
+			_, err := p.batches.Accept(
+				ctx,
+				batch.Spec{Mode: api.BatchAll, IdempotencyKey: fmt.Sprint("batch ", day, hour, n)},
+				strings.NewReader(fmt.Sprintf(`<feed><article path="p %d %d">1</article></feed>`, hour, n)),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,8 +173,12 @@ func (p *clerk) liveOn(t *testing.T, mail *notify.Sender, day int) (posted int) 
 
 // changeSchedule creates a schedule, lets it wait, and deletes it.
 func (p *clerk) changeSchedule(ctx context.Context, name string) {
-	_, _, _ = p.schedules.Put(ctx, name, recur.Definition{Cron: "@every 10m", Message: []byte(`<article path="s">1</article>`)},
-		recur.Condition{})
+	_, _, _ = p.schedules.Put(
+		ctx,
+		name,
+		recur.Definition{Cron: "@every 10m", Message: []byte(`<article path="s">1</article>`)},
+		recur.Condition{},
+	)
 	_ = p.schedules.Delete(ctx, name, recur.Condition{})
 }
 

@@ -155,7 +155,6 @@ var mutantsOfLarge = []mutant{
 
 // mutantsOfMoves has the mutants that TestMoves catches.
 var mutantsOfMoves = []mutant{
-	{"an orderly end is taken for a crash", "drain/lane_worker.go", "former = predecessor{} // of an earlier call, whose tail was out of date", "", "waits", "1500@9029"},
 	{"a lane is released before the commit", "drain/session.go", "s.journal.addChange(s.buildHandOver(), true)", "_ = s.buildHandOver\n\tcancel()", "again|repeat", "12"},
 	{"a lane is kept without an invocation", "../functions/process/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second", "= time.Hour\n\thandOverAt            = time.Hour", "stands|again", "12"},
 	{"an invocation stays without a limit", "../functions/process/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second\n\tstayLimit             = time.Minute", "= time.Hour\n\thandOverAt            = time.Hour\n\tstayLimit             = time.Hour", "timeout", "12"},

@@ -65,7 +65,8 @@ func DescribeFraction(older, newer string) string {
 	if pad(fractionA) <= pad(fractionB) {
 		return ""
 	}
-	return fmt.Sprintf("%s is older than %s as numbers with dots, and would be newer as a decimal fraction", older, newer)
+	return fmt.Sprintf("%s is older than %s as numbers with dots, and would be newer as a decimal fraction",
+		older, newer)
 }
 
 const (

@@ -28,8 +28,8 @@ func TestClients_Go(t *testing.T) {
 		writeFile(t, filepath.Join(dir, name, "main.go"), program, 0o644)
 	}
 	runProgram(t, dir, "go", "tool", "oapi-codegen", "-config", "oapi-codegen.yaml", document)
-	runProgram(t, dir, "go", "tool", "ogen", "--config", "ogen.yaml", "--target", "ogen", "--package", "ogen", "--clean",
-		document)
+	runProgram(t, dir, "go", "tool", "ogen", "--config", "ogen.yaml", "--target", "ogen",
+		"--package", "ogen", "--clean", document)
 	runProgram(t, dir, "go", "build", "-o", "bin/", "./byoapi", "./byogen")
 	s := newSystem(t, 1)
 	for program, name := range map[string]string{"bin/byoapi": "oapi", "bin/byogen": "ogen"} {

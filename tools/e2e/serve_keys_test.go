@@ -78,7 +78,12 @@ func TestServe_RefusesToBeReachedWithoutKeys(t *testing.T) {
 	s, config, data := newServeSystem(t)
 	_, hash := s.newServeKey(config)
 	keyed := config + ".keyed"
-	writeFile(t, keyed, strings.Replace(readFile(t, config), "contracts:", "keys: { all: ["+hash+"] }\ncontracts:", 1), 0o600)
+	writeFile(
+		t,
+		keyed,
+		strings.Replace(readFile(t, config), "contracts:", "keys: { all: ["+hash+"] }\ncontracts:", 1),
+		0o600,
+	)
 	for _, c := range []struct {
 		config, want string
 		args         []string

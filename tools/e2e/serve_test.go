@@ -189,7 +189,8 @@ func TestServe_DeliversAndStops(t *testing.T) {
 	p := s.startServe(config, "--data", data)
 	id := p.mustPost("/a", 1)
 	p.awaitStage(id, "delivered")
-	if status, body := p.send(plainClient, http.MethodGet, "/api/dashboard/messages/"+id, ""); status != http.StatusOK ||
+	status, body := p.send(plainClient, http.MethodGet, "/api/dashboard/messages/"+id, "")
+	if status != http.StatusOK ||
 		!bytes.Contains(body, []byte("/a")) {
 		t.Errorf("got %d for the page of the message, want 200 with its key", status)
 	}
@@ -241,7 +242,8 @@ func TestServe_HasTheFolderAlone(t *testing.T) {
 	}
 
 	for i := range 2 {
-		for args, want := range map[string]string{"verify": "whole: 1 accepted, 0 waiting", "lanes": "Lanes: 1 (epoch 1)",
+		for args, want := range map[string]string{"verify": "whole: 1 accepted, 0 waiting",
+			"lanes": "Lanes: 1 (epoch 1)",
 			"check": "table     ok  lanes: 1", "drain": "lane 0: empty"} {
 			out, err := s.serveCommand(config, args, "--data", data).CombinedOutput()
 			if err != nil || !strings.Contains(string(out), want) {
@@ -353,7 +355,14 @@ func TestServe_FullDisk(t *testing.T) {
 	body := strings.Repeat("x", 200<<10)
 	for n := 0; refused < 3 && n < 400; n++ {
 		content := fmt.Sprintf(`<article path="/full/%d" version="1"><title>T</title><!--%s--></article>`, n, body)
-		status, answer := p.send(plainClient, http.MethodPost, "/api/messages", content, "Content-Type", "application/xml")
+		status, answer := p.send(
+			plainClient,
+			http.MethodPost,
+			"/api/messages",
+			content,
+			"Content-Type",
+			"application/xml",
+		)
 		switch status {
 		case http.StatusAccepted:
 			var m postedMessage

@@ -130,10 +130,16 @@ func newStoreAppend(b *testing.B) appendFunc {
 			ops[0].Kind = storage.Insert
 		}
 		for i, body := range bodies {
-			ops = append(ops,
-				storage.Op{Kind: storage.Insert, Key: messageRow(first + int64(i)), Values: map[string]any{"Body": body}},
+			ops = append(
+				ops,
+				storage.Op{
+					Kind:   storage.Insert,
+					Key:    messageRow(first + int64(i)),
+					Values: map[string]any{"Body": body},
+				},
 				storage.Op{Kind: storage.Insert, Key: "i_" + hex.EncodeToString(body[:16]),
-					Values: map[string]any{"Seq": first + int64(i), "Key": "news"}})
+					Values: map[string]any{"Seq": first + int64(i), "Key": "news"}},
+			)
 		}
 		etags, err := table.Transact(b.Context(), lanePartition(lane), ops)
 		if err == nil {

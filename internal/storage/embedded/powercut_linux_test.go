@@ -148,8 +148,10 @@ func recordWriters(t *testing.T, dir string) []event {
 
 var (
 	ownerPattern = regexp.MustCompile(`"process":(\d+)`)
-	callPattern  = regexp.MustCompile(`^(\d+) +(\w+)\((\d+)<([^>]*)>(?:, (?:"([^"]*)"(?:, (\d+))?(?:, (\d+))?|(\d+)))?(.*)$`)
-	endPattern   = regexp.MustCompile(`^(\d+) +<\.\.\. (\w+) resumed>.* = (-?\d+)`)
+	callPattern  = regexp.MustCompile(
+		`^(\d+) +(\w+)\((\d+)<([^>]*)>(?:, (?:"([^"]*)"(?:, (\d+))?(?:, (\d+))?|(\d+)))?(.*)$`,
+	)
+	endPattern = regexp.MustCompile(`^(\d+) +<\.\.\. (\w+) resumed>.* = (-?\d+)`)
 )
 
 func killOwner(dir string) error {

@@ -89,7 +89,9 @@ func TestOther_QueueConformance(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	storagetest.Queue(t, storagetest.QueueHarness{
-		Open:    func(t *testing.T) storagetest.QueuePort { return openOther(t, embedded.Options{Now: c.Now}).Tickets() },
+		Open: func(t *testing.T) storagetest.QueuePort {
+			return openOther(t, embedded.Options{Now: c.Now}).Tickets()
+		},
 		Advance: c.Advance,
 	})
 }

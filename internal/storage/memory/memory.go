@@ -1,6 +1,7 @@
-// Package memory implements the ports of package storage in memory, with the semantics of Azure Storage. The package is
-// for tests and for simulations under virtual time; package embedded takes its leases from it. It has no goroutines and no timers: each call reads the account's
-// clock to find out which leases have expired and which queue messages are visible.
+// Package memory implements the ports of package storage in memory, with the semantics of Azure
+// Storage. The package is for tests and for simulations under virtual time; package embedded takes
+// its leases from it. It has no goroutines and no timers: each call reads the account's clock to
+// find out which leases have expired and which queue messages are visible.
 package memory
 
 import (
