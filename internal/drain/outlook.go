@@ -186,6 +186,9 @@ func (t *laneWorker) awaitPauseEnd(d time.Duration, isForCMS bool) {
 		if isDue {
 			t.drainer.readRecovery()
 		}
+
+		// Otherwise all paused lanes would wake in the same moment, and chance would choose the one that reads.
+		next += time.Duration(t.number) * time.Microsecond
 		if t.awaitWake(min(left, next)) || left <= next || t.drainer.openCtx.Err() != nil {
 			return
 		}
