@@ -115,3 +115,19 @@ func (list[T]) print() { fmt.Println("p") }
 		})
 	}
 }
+
+// A mutant outlives another layout of its line, and no other change of it.
+func TestMutant_FindText(t *testing.T) {
+	t.Parallel()
+	m := mutant{text: "send(a, b)\n\treturn"}
+	for source, want := range map[string]int{
+		"send(a, b)\n\treturn":                     1,
+		"send(\n\t\ta,\n\t\tb)\n\n\treturn":        1,
+		"send(a, c)\n\treturn":                     0,
+		"send(a, b)\nreturn\nsend(a, b)\n\nreturn": 2,
+	} {
+		if got := len(m.findText(source)); got != want {
+			t.Errorf("%q: got %d, want %d", source, got, want)
+		}
+	}
+}

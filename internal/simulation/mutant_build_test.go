@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -140,7 +141,7 @@ func (m mutant) buildBinary(t *testing.T) string {
 		t.Fatal(err)
 	}
 	changed, binary := filepath.Join(dir, "changed.go"), filepath.Join(dir, "simulation.test")
-	if err := os.WriteFile(changed, []byte(strings.Replace(source, m.text, m.new, 1)), 0o600); err != nil {
+	if err := os.WriteFile(changed, []byte(m.replaceText(source)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := buildWithOverlay(dir, map[string]string{path: changed}, binary); err != nil {
@@ -153,10 +154,31 @@ func (m mutant) buildBinary(t *testing.T) string {
 // unless the file has the mutant's text exactly once.
 func (m mutant) readSource() (path, source string, err error) {
 	path, source, err = readMutated(m.file)
-	if n := strings.Count(source, m.text); err == nil && n != 1 {
+	if n := len(m.findText(source)); err == nil && n != 1 {
 		err = fmt.Errorf("%s: %q is in %s %d times, want once", m.name, m.text, m.file, n)
 	}
 	return path, source, err
+}
+
+// findText returns the positions of the mutant's text in a source file. White space within the text
+// stands for any other, so that a mutant outlives a blank line and a line that was broken.
+func (m mutant) findText(source string) [][]int {
+	inner := strings.TrimSpace(m.text)
+	pattern := whiteSpace.ReplaceAllLiteralString(regexp.QuoteMeta(inner), `\s+`)
+	pattern = strings.ReplaceAll(pattern, `\(`, `\(\s*`)
+	before, after, _ := strings.Cut(m.text, inner)
+	return regexp.MustCompile(before+pattern+after).FindAllStringIndex(source, -1)
+}
+
+var whiteSpace = regexp.MustCompile(`\s+`)
+
+// replaceText returns a source file with the mutant in it.
+func (m mutant) replaceText(source string) string {
+	found := m.findText(source)
+	if len(found) == 0 {
+		return source
+	}
+	return source[:found[0][0]] + m.new + source[found[0][1]:]
 }
 
 // readMutated returns the path and the text of a file that mutants name.

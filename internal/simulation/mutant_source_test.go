@@ -35,7 +35,7 @@ func addMutants(source string, mutants []numberedMutant) (string, []numberedMuta
 	var added strings.Builder
 	variants := map[string][]variant{} // by the name of the function
 	for _, m := range mutants {
-		changed, err := parseSource(strings.Replace(source, m.text, m.new, 1))
+		changed, err := parseSource(m.replaceText(source))
 		if err != nil {
 			return "", nil, fmt.Errorf("%s: %w", m.name, err)
 		}
