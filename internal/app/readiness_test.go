@@ -94,7 +94,11 @@ func TestServer_Readiness(t *testing.T) {
 func TestServer_ServesPlainPathsAndHostCallsOnly(t *testing.T) {
 	t.Parallel()
 	s := newClosedServer()
-	s.openWith(newTestRunning(t).handler)
+	r := newTestRunning(t)
+	if err := r.store.EnsureControlRows(t.Context(), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	s.openWith(r.handler)
 	server := httptest.NewServer(s.newHandler())
 	t.Cleanup(server.Close)
 	const call = `{"Data":{"ticket":"\"nothing of ours\"","timer":{"IsPastDue":false}},"Metadata":{}}`

@@ -17,6 +17,7 @@ import (
 	"weir/functions/receive"
 	"weir/functions/schedules"
 	"weir/functions/status"
+	"weir/functions/sweep"
 	"weir/functions/validate"
 	"weir/functions/view"
 	"weir/functions/write"
@@ -139,7 +140,7 @@ func (r *running) listRoutes() []route {
 		{post, "/process", "process", r.newTriggerHandler(r.newProcess().Handler())},
 		{post, "/poison", "poison", r.newTriggerHandler(poisoned.Handler())},
 		{post, "/inbox", "inbox", r.newTriggerHandler(r.newInboxFunction().Handler())},
-		{post, "/sweep", "sweep", r.newTriggerHandler(r.sweeper.Handler())},
+		{post, "/sweep", "sweep", r.newTriggerHandler((&sweep.Function{Sweeper: r.sweeper, Logger: log}).Handler())},
 	}
 	function := &schedules.Function{Schedules: r.schedules, Stored: messages, Contracts: r.contracts,
 		Intake: corrected, Turns: turns, MaxBody: maxBody, Now: now, Logger: log}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"weir/functions/sweep"
 	"weir/internal/audit"
 	"weir/internal/batch"
 	"weir/internal/history"
@@ -18,7 +17,7 @@ import (
 	"weir/internal/panics"
 	"weir/internal/redact"
 	"weir/internal/replay"
-	"weir/internal/storage"
+	"weir/internal/sweeper"
 	"weir/internal/upkeep"
 	"weir/internal/upstream"
 )
@@ -29,7 +28,7 @@ type running struct {
 	*pipeline
 	upkeep    *upkeep.Keeper
 	upkeepAt  time.Time // before this time this process begins no job of upkeep; zero = no limit
-	sweeper   *sweep.Function
+	sweeper   *sweeper.Sweeper
 	audit     *audit.Log
 	proofs    *audit.Proofs
 	inbox     *inbox.Collector // nil = this process takes no files from the inbox
@@ -83,43 +82,25 @@ func newServerRunning(ctx context.Context, a *App, store *lane.Store, isHosted b
 	return r
 }
 
-func (r *running) newSweeper(waker sweep.Waker) *sweep.Function {
-	f := &sweep.Function{Log: sweepReader{r.store, r}, Waker: waker, Upkeep: r.upkeep, Schedules: r.schedules,
-		Lanes: r.settings.Lanes, Now: time.Now, Logger: r.log}
+func (r *running) newSweeper(waker sweeper.Waker) *sweeper.Sweeper {
+	s := &sweeper.Sweeper{Log: r.store, Waker: waker, Upkeep: r.upkeep, Schedules: r.schedules,
+		Observe: r.observeLane, Lanes: r.settings.Lanes, Now: time.Now}
 	if r.inbox != nil {
-		f.Inbox = r.inbox
+		s.Inbox = r.inbox
 	}
-	return f
+	if r.replays != nil {
+		s.Resume = r.resumeJobs
+	}
+	return s
 }
 
-// sweepReader reads control rows for the sweep, and passes them to observeLane.
-type sweepReader struct {
-	*lane.Store
-	running *running
-}
-
-// ReadControl implements sweep.Reader. If a lane has no control rows, ReadControl creates them. Older versions of Weir
-// stored the number of lanes first, and then created the lanes. A process that ended between these two steps left lanes
-// without control rows.
-func (s sweepReader) ReadControl(ctx context.Context, number int) (lane.Control, error) {
-	c, err := s.Store.ReadControl(ctx, number)
-	if storage.Is(err, storage.NotFound) {
-		if err = s.EnsureControlRows(ctx, number, 0); err == nil {
-			c, err = s.Store.ReadControl(ctx, number)
-		}
-	}
-	if c.Head.IsSealed {
-		s.running.checkEpoch()
-	}
-	if err == nil {
-		s.running.observeLane(ctx, number, c)
-	}
-	return c, err
-}
-
-// observeLane records the state of a lane in the metrics and the history. It also resumes bulk replays and batches
-// whose process has ended, and enqueues the lane's own events, such as lane.paused.
+// observeLane records the state of a lane in the metrics and the history, and stores the lane's own
+// events, such as lane.paused. If the lane is sealed, the number of lanes changes.
 func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
+	if c.Head.IsSealed {
+		r.checkEpoch()
+	}
+
 	now := time.Now()
 	oldest, err := lists.Reader{Store: r.store}.OldestWaitingSince(ctx, number, c)
 	if err != nil {
@@ -130,23 +111,26 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 		age = max(0, now.Sub(oldest))
 	}
 	r.instruments.recorder.Waits(number, c.WaitingCount(), age)
+
 	refused, refusedErr := (&overview.Overview{Store: r.store}).ReadRefusedKeys(ctx, number, c)
 	if refusedErr != nil {
 		r.log.Warn("sweep: refused keys not known", "lane", number, "err", refusedErr)
 	}
 	r.instruments.recordLane(number, c, oldest, now, refused)
 	r.logPauseByCMS(number, c.Tail, refused, now)
-	if r.replays != nil && number == 0 {
-		r.replays.ResumeOrphans(c)
-	}
-	if r.batches != nil && number == 0 { // only for lane 0, because one query finds the batches of all lanes
-		if err := r.batches.ResumeOrphans(ctx); err != nil {
-			r.log.Warn("sweep: batches not looked at", "err", err)
-		}
-	}
+
 	r.notifier.ObserveLane(number, c)
 	if err == nil {
 		r.notifier.ReportLane(ctx, number, c, oldest)
+	}
+}
+
+// resumeJobs starts the bulk replays and batches whose process has ended. The control rows of lane 0
+// have the markers of the bulk replays, and one query finds the batches of all lanes.
+func (r *running) resumeJobs(ctx context.Context, first lane.Control) {
+	r.replays.ResumeOrphans(first)
+	if err := r.batches.ResumeOrphans(ctx); err != nil {
+		r.log.Warn("sweep: batches not looked at", "err", err)
 	}
 }
 

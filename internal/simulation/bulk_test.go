@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"time"
 
-	"weir/internal/lane"
 	"weir/internal/replay"
 	"weir/internal/replay/jobrow"
 	"weir/internal/weir"
@@ -32,20 +31,6 @@ func (p *process) bulkCarrier() *replay.Runner {
 	store.Table, store.Rand = p.newTable("bulk "), p.w.dice.newSource(p.name+" bulk store")
 	return replay.New(replay.Config{Store: &store, Log: replay.LogOf(&store), Leases: p.newLeases(), Lease: p.w.lease,
 		Wake: p.drainer.Wake, Now: p.now, Logger: discardLog})
-}
-
-// bulkLook reads control rows for a sweep. It also passes the rows to the runner of bulk replays, as the program does.
-type bulkLook struct {
-	mailLook
-	carrier *replay.Runner
-}
-
-func (l bulkLook) ReadControl(ctx context.Context, number int) (lane.Control, error) {
-	c, err := l.mailLook.ReadControl(ctx, number)
-	if err == nil {
-		l.carrier.ResumeOrphans(c)
-	}
-	return c, err
 }
 
 // jobID matches the id of a bulk replay in a key or a name. The second part of the id comes from crypto/rand.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/lane"
 	"weir/internal/notify"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -55,20 +54,6 @@ func (p *process) newNotifier() *notify.Sender {
 		cfg.Receivers = []notify.Receiver{{URL: deathsURL, Secret: mailKeys, Events: []string{notify.MessageDead}}}
 	}
 	return notify.New(cfg)
-}
-
-// mailLook reads a lane's control rows for a sweep, and passes them to the sender of events, as the program does.
-type mailLook struct {
-	*lane.Store
-	sender *notify.Sender
-}
-
-func (l mailLook) ReadControl(ctx context.Context, number int) (lane.Control, error) {
-	c, err := l.Store.ReadControl(ctx, number)
-	if err == nil {
-		l.sender.ObserveLane(number, c)
-	}
-	return c, err
 }
 
 // hooks is a process's HTTP transport to the receivers of events. A receiver can be slow, can refuse an event, or can

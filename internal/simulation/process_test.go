@@ -11,7 +11,6 @@ import (
 
 	"weir/functions/poison"
 	tickets "weir/functions/process"
-	"weir/functions/sweep"
 	"weir/internal/audit"
 	"weir/internal/drain"
 	"weir/internal/lane"
@@ -24,6 +23,7 @@ import (
 	"weir/internal/storage"
 	"weir/internal/storage/denial"
 	"weir/internal/storage/timelimit"
+	"weir/internal/sweeper"
 	"weir/internal/ticket"
 	"weir/internal/upkeep"
 )
@@ -55,7 +55,7 @@ type process struct {
 	bell    *ticket.Sender
 	process *tickets.Function
 	poison  *poison.Function
-	sweep   *sweep.Function
+	sweep   *sweeper.Sweeper
 	upkeep  *upkeep.Keeper
 	runner  *recur.Runner
 	notify  *notify.Sender
@@ -146,8 +146,10 @@ func (s *slot) startProcess() {
 	p.carrier = p.bulkCarrier()
 	p.audit = p.newAuditLog()
 	p.upkeep = p.newUpkeep()
-	p.sweep = &sweep.Function{Log: bulkLook{mailLook{p.store, p.notify}, p.carrier}, Waker: p.drainer,
-		Upkeep: p.upkeep, Schedules: p.runner, Lanes: w.lanes, Now: p.now, Logger: discardLog}
+	p.sweep = &sweeper.Sweeper{Log: p.store, Waker: p.drainer, Upkeep: p.upkeep, Schedules: p.runner,
+		Observe: func(_ context.Context, number int, c lane.Control) { p.notify.ObserveLane(number, c) },
+		Resume:  func(_ context.Context, first lane.Control) { p.carrier.ResumeOrphans(first) },
+		Lanes:   w.lanes, Now: p.now}
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()

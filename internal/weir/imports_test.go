@@ -95,6 +95,7 @@ var may = map[string][]string{
 		"weir/internal/wire"},
 	"weir/internal/retry":               {},
 	"weir/internal/upkeep":              {"weir/internal/storage", "weir/internal/storage/listing"},
+	"weir/internal/sweeper":             {"weir/internal/lane"},
 	"weir/internal/openapi/openapitest": {},
 	"weir/internal/httpio":              {"weir/internal/weir"},
 	"weir/internal/calendar":            {"weir/internal/clock"},

@@ -1,9 +1,9 @@
-package sweep_test
+package sweeper_test
 
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,13 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/functions/sweep"
 	"weir/internal/lane"
+	"weir/internal/sweeper"
 )
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// fake implements the interfaces of all fields of a sweep.Function except Inbox.
+// fake implements the interfaces of all fields of a sweeper.Sweeper except Inbox.
 type fake struct {
 	controls []lane.Control
 	broken   int           // the lane that cannot be read; -1 = none
@@ -54,19 +54,18 @@ func (f *fake) BeginRound() {
 }
 func (f *fake) Load(context.Context) error { f.loaded++; return nil }
 
-func (f *fake) newFunction(lanes int, now func() time.Time) *sweep.Function {
-	return &sweep.Function{
+func (f *fake) newSweeper(lanes int, now func() time.Time) *sweeper.Sweeper {
+	return &sweeper.Sweeper{
 		Log:       f,
 		Waker:     f,
 		Upkeep:    f,
 		Schedules: f,
 		Lanes:     lanes,
 		Now:       now,
-		Logger:    slog.New(slog.DiscardHandler),
 	}
 }
 
-func TestFunction_Sweep(t *testing.T) {
+func TestSweeper_Sweep(t *testing.T) {
 	t.Parallel()
 	idle := lane.Control{Head: lane.Head{Next: 5}, Tail: lane.Tail{Cursor: 5}}
 	work, soon, later, paused, open := idle, idle, idle, idle, idle
@@ -76,8 +75,8 @@ func TestFunction_Sweep(t *testing.T) {
 	paused.Head.Next, paused.Tail.PausedUntil = 6, noon.Add(time.Hour)
 	open.Tail.Fence, open.Tail.IsOpen = 7, true // the holder may have crashed
 	f := &fake{controls: []lane.Control{idle, work, soon, later, paused, work, open}, broken: 3}
-	fn := f.newFunction(7, func() time.Time { return noon })
-	if err := fn.Sweep(t.Context()); err == nil {
+	s := f.newSweeper(7, func() time.Time { return noon })
+	if err := s.Sweep(t.Context()); err == nil {
 		t.Error("got no error, want one: lane 3 could not be read")
 	}
 	if slices.Sort(f.woken); !slices.Equal(f.woken, []int{1, 2, 5, 6}) {
@@ -85,7 +84,7 @@ func TestFunction_Sweep(t *testing.T) {
 	}
 	f.broken = -1
 	for range 3 {
-		if err := fn.Sweep(t.Context()); err != nil {
+		if err := s.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,7 +94,7 @@ func TestFunction_Sweep(t *testing.T) {
 	}
 }
 
-func TestFunction_ManyLanesInSeconds(t *testing.T) {
+func TestSweeper_ManyLanesInSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const lanes = 256
@@ -107,10 +106,10 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 		for i := range f.controls {
 			f.controls[i] = lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
 		}
-		fn := f.newFunction(lanes, time.Now)
+		s := f.newSweeper(lanes, time.Now)
 		began := time.Now()
 		for range 3 {
-			if err := fn.Sweep(t.Context()); err != nil {
+			if err := s.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -122,16 +121,16 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 }
 
 // Even if storage hangs, a sweep ends within a minute. A second sweep that begins at the same time takes no longer.
-func TestFunction_StorageHangs(t *testing.T) {
+func TestSweeper_StorageHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{hangs: true}
-		fn := f.newFunction(32, time.Now)
+		s := f.newSweeper(32, time.Now)
 		began := time.Now()
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
-				if err := fn.Sweep(t.Context()); err == nil {
+				if err := s.Sweep(t.Context()); err == nil {
 					t.Error("got no error, want one: no lane could be read")
 				}
 			})
@@ -152,13 +151,13 @@ type inbox struct {
 func (i *inbox) Collect(context.Context) error { i.calls++; return i.err }
 
 // A sweep takes files even if a lane cannot be read. It wakes lanes even if files cannot be taken.
-func TestFunction_TakesFiles(t *testing.T) {
+func TestSweeper_TakesFiles(t *testing.T) {
 	t.Parallel()
 	work := lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
 	f := &fake{controls: []lane.Control{work, work}, broken: 1}
-	fn, files := f.newFunction(2, func() time.Time { return noon }), &inbox{err: errors.New("files away")}
-	fn.Inbox = files
-	err := fn.Sweep(t.Context())
+	s, files := f.newSweeper(2, func() time.Time { return noon }), &inbox{err: errors.New("files away")}
+	s.Inbox = files
+	err := s.Sweep(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "inbox: files away") || !strings.Contains(err.Error(), "lane 1") {
 		t.Errorf("got %v, want the errors of the files and of lane 1", err)
 	}
@@ -183,15 +182,15 @@ func (hangingInbox) Collect(ctx context.Context) error {
 
 // Both sweeps of this test take files until their time limit is over. Long before that, each sweep wakes the lane and
 // begins a round of upkeep.
-func TestFunction_FilesDelayNoLane(t *testing.T) {
+func TestSweeper_FilesDelayNoLane(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{controls: []lane.Control{{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}}, broken: -1}
-		fn := f.newFunction(1, time.Now)
-		fn.Inbox = hangingInbox{}
+		s := f.newSweeper(1, time.Now)
+		s.Inbox = hangingInbox{}
 		var sweeps sync.WaitGroup
 		for n := range 2 {
-			sweeps.Go(func() { _ = fn.Sweep(t.Context()) })
+			sweeps.Go(func() { _ = s.Sweep(t.Context()) })
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if woken, rounds := f.countWork(); woken != n+1 || rounds != n+1 {
@@ -200,4 +199,32 @@ func TestFunction_FilesDelayNoLane(t *testing.T) {
 		}
 		sweeps.Wait()
 	})
+}
+
+// A sweep passes on the control rows of each lane that it has read. With those of lane 0, it resumes
+// jobs.
+func TestSweeper_ResumesJobsWithLane0(t *testing.T) {
+	t.Parallel()
+	f := &fake{controls: make([]lane.Control, 3), broken: 1}
+	for number := range f.controls {
+		f.controls[number].Head.Next = int64(number + 1)
+	}
+	s := f.newSweeper(3, func() time.Time { return noon })
+	var mu sync.Mutex
+	seen := map[int]int64{}
+	s.Observe = func(_ context.Context, number int, c lane.Control) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[number] = c.Head.Next
+	}
+	var resumed []int64
+	s.Resume = func(_ context.Context, first lane.Control) { resumed = append(resumed, first.Head.Next) }
+
+	_ = s.Sweep(t.Context())
+	if want := map[int]int64{0: 1, 2: 3}; !maps.Equal(seen, want) {
+		t.Errorf("got the control rows %v by lane, want %v", seen, want)
+	}
+	if !slices.Equal(resumed, []int64{1}) {
+		t.Errorf("got jobs resumed with the control rows %v, want those of lane 0, once", resumed)
+	}
 }
