@@ -56,7 +56,7 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 		findings = append(findings, Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
 			Wrong: found.contracts, Todo: todoFor(found.contracts, file, "correct it under contracts: in "+file),
 			Warnings: a.warnLookUps(nil)})
-		findings = append(findings, a.settings.describePages()...)
+		findings = append(findings, slices.Concat(a.settings.describePages(), a.settings.describeDoctypes())...)
 	}
 	if found.settings == nil {
 		findings = append(findings, d.diagnoseCalendar(time.Now()))
@@ -93,7 +93,7 @@ func DiagnoseOffline(env func(string) string) []Finding {
 		findings = append(findings, Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
 			Wrong: found.contracts, Todo: todoFor(found.contracts, file, "correct it under contracts: in "+file),
 			Warnings: a.warnLookUps(nil)})
-		findings = append(findings, a.settings.describePages()...)
+		findings = append(findings, slices.Concat(a.settings.describePages(), a.settings.describeDoctypes())...)
 	}
 	return findings
 }
@@ -112,6 +112,21 @@ func (s *Settings) describePages() []Finding {
 	}
 	return []Finding{{Name: "answers", Detail: strings.Join(names, ", ") + ": a 2xx answer that is a page of " +
 		"HTML is tried again" + cms.PageOfSuccess}}
+}
+
+// describeDoctypes names the contracts whose CMS gets the document type declarations of messages.
+func (s *Settings) describeDoctypes() []Finding {
+	var names []string
+	for _, c := range s.Contracts {
+		if c.PassesDoctype() {
+			names = append(names, c.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []Finding{{Name: "doctype", Detail: strings.Join(names, ", ") + ": the CMS gets the document " +
+		"type declaration of a message that has one"}}
 }
 
 // withoutVariables returns an error without the problems of lines of weir.yaml that name a variable which is not set:

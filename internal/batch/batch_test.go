@@ -163,7 +163,7 @@ func TestAccept_Refuses(t *testing.T) {
 		"NoXML":        {batch.Spec{}, strings.NewReader("hello"), weir.Malformed},
 		"JSONAsXML":    {batch.Spec{}, strings.NewReader(`{"a":1}`), weir.Malformed},
 		"OnlySpace":    {batch.Spec{}, strings.NewReader("  \n"), weir.Malformed},
-		"DocumentType": {batch.Spec{}, strings.NewReader("<!DOCTYPE feed><feed/>"), weir.Malformed},
+		"DocumentType": {batch.Spec{}, strings.NewReader("<!DOCTYPE feed []><feed/>"), weir.Malformed},
 		"NotUTF16": {batch.Spec{}, strings.NewReader("<?xml version='1.0' encoding='utf-16'?><feed/>"),
 			weir.Malformed},
 		"PathMalformed": {batch.Spec{Split: []string{"/a["}}, strings.NewReader("<a/>"), weir.Invalid},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,12 +29,13 @@ CMS, nor the variables that weir.yaml names, and does not look at delivery.signI
 files of tls. make build ends with these lines if weir.yaml is wrong.
 
 With FILE it checks only these messages, by the contracts of weir.yaml: the contract, key, version and
-due time of each, or every problem with its line. Nothing is sent; storage and the variables that
+due time of each, or every problem with its line, and at the end each contract whose CMS gets the
+document type declaration of a message. Nothing is sent; storage and the variables that
 weir.yaml names are not needed. - is standard input.
 
 With --json each check is a line {"name", "ok", "detail", "wrong", "todo", "warnings"}, and each FILE a
-line {"file", "valid", "contract", "key", "version", "deliverAt", "problems"}. The command ends with 1
-if there is a problem.`
+line {"file", "valid", "contract", "key", "version", "deliverAt", "problems", "hasDoctype"}. The command
+ends with 1 if there is a problem.`
 
 func newCheckCommand(s *console) *cobra.Command {
 	var asJSON, isOffline bool
@@ -86,6 +89,7 @@ func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) e
 		return err
 	}
 	var result error
+	doctypes := map[string]int{} // messages with a document type declaration that the CMS gets, by contract
 	for _, file := range files {
 		body, err := s.readFile(file)
 		if err != nil {
@@ -102,15 +106,25 @@ func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) e
 		if len(found.Problems) > 0 {
 			result = errFindings
 		}
+		if found.HasDoctype {
+			doctypes[found.Message.Contract]++
+		}
 		if asJSON {
 			err = s.printJSON(struct {
 				File string `json:"file"`
 				wire.Validation
-			}{file, wire.NewValidation(found.Message, found.Problems)})
+				HasDoctype bool `json:"hasDoctype,omitempty"`
+			}{file, wire.NewValidation(found.Message, found.Problems), found.HasDoctype})
 			result = errors.Join(result, err)
 			continue
 		}
 		s.printChecked(file, &found)
+	}
+	if !asJSON {
+		for _, name := range slices.Sorted(maps.Keys(doctypes)) {
+			s.printLine("contract %s: the CMS gets the document type declaration of these messages: %d; doctype: drop "+
+				"in the contract leaves it out", sanitizeText(name), doctypes[name])
+		}
 	}
 	return result
 }

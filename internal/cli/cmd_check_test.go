@@ -11,6 +11,7 @@ func TestCheck_Files(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"good.xml": triedArticle, "none.xml": "<other/>",
+		"dtd.xml":  "<!DOCTYPE article SYSTEM 'a.dtd'>" + triedArticle,
 		"koi8.xml": "<?xml version='1.0' encoding='koi8-r'?><article/>", "packed.xml": "\x1f\x8b\x08\x00",
 		"bad.xml": "<article id='/a'>\n<due>noon</due></article>"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -27,6 +28,9 @@ func TestCheck_Files(t *testing.T) {
 		"Bad": {[]string{"good.xml", "bad.xml"}, exitFailed, []string{
 			"good.xml  ok", "bad.xml  wrong: line 2, column 1: the due time",
 			"bad.xml  wrong: line 1, column 1: ./title is required and is missing or empty\n"}},
+		"Doctype": {[]string{"dtd.xml", "good.xml", "dtd.xml"}, exitOK, []string{
+			"contract article: the CMS gets the document type declaration of these messages: 2; doctype: drop"}},
+		"DoctypeJSON": {[]string{"--json", "dtd.xml"}, exitOK, []string{`,"hasDoctype":true}` + "\n"}},
 		"Unreadable": {[]string{"koi8.xml", "packed.xml", "good.xml"}, exitFailed, []string{
 			`koi8.xml  wrong: the encoding "koi8-r" of the XML declaration`, "packed.xml  wrong: the body is compressed by gzip",
 			"good.xml  ok"}},

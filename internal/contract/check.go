@@ -18,6 +18,8 @@ type Checked struct {
 	// Problems are the first 100 problems, each with its line and column if these are known. If there are more
 	// problems, one more entry has the number of the remaining problems. nil = Accept accepts the body.
 	Problems []weir.Problem
+	// HasDoctype is true if the CMS gets the document type declaration of the body.
+	HasDoctype bool
 }
 
 // Check checks a body against the contracts. If Accept would refuse the body as Malformed or Invalid, Check returns the
@@ -29,20 +31,22 @@ func (s *Set) Check(ctx context.Context, contentType string, body []byte) (Check
 	var e *weir.Error
 	switch {
 	case err == nil:
-		return Checked{Message: m}, nil
+		return Checked{Message: m, HasDoctype: places.hasDoctype}, nil
 	case !errors.As(err, &e) || e.Kind != weir.Malformed && e.Kind != weir.Invalid:
 		return Checked{}, err
 	case len(e.Problems) == 0:
-		return Checked{m, []weir.Problem{{Message: e.Message}}}, nil
+		return Checked{Message: m, Problems: []weir.Problem{{Message: e.Message}}}, nil
 	}
-	return Checked{m, e.Problems}, nil
+	return Checked{Message: m, Problems: e.Problems}, nil
 }
 
 // places are the positions of a document's elements. A nil *places is valid, and stores nothing.
 type places struct {
-	text  string // the document in UTF-8
-	spans map[*etree.Element]span
-	left  int // number of further problems that get a line and a column; 0 = setPlace sets none any more
+	text       string // the document in UTF-8
+	spans      map[*etree.Element]span
+	hasDoctype bool // the CMS gets the document type declaration of the document
+
+	left int // number of further problems that get a line and a column; 0 = setPlace sets none any more
 }
 
 // span has the offsets of an element's start tag, of its content, and of its end tag. If the element has no content,
@@ -58,6 +62,12 @@ func (l *places) estimateMemory(body []byte) int64 {
 		return 0
 	}
 	return int64(len(body)) + bytesPerPlace*int64(strings.Count(string(body), "<"))
+}
+
+func (l *places) noteDoctype() {
+	if l != nil {
+		l.hasDoctype = true
+	}
 }
 
 func (l *places) beginElement(e *etree.Element, start, content int) {

@@ -2,12 +2,13 @@
 // steps, each with bounded cost:
 //
 //  1. Decoding: the package determines the body's encoding, and converts the text to UTF-8 (charset.go).
-//  2. Parsing: the package checks the text as a stream of tokens. The tokens that the contract needs become a tree. A
-//     document type, too many elements or too deep nesting ends this step at once, so the tree stays small (scan.go,
+//  2. Parsing: the package checks the text as a stream of tokens. The tokens that the contract needs become a tree. An
+//     internal subset of a document type, too many elements or too deep nesting ends this step at once, so the tree stays small (scan.go,
 //     wellformed.go).
 //  3. Rules: the package applies the rules of the contract to the tree (definition.go, path.go, rules.go).
 //
-// The field Body of the message has the bytes of the posted body, unchanged.
+// The field Body of the message has the bytes of the posted body, unchanged, except if the contract drops the document
+// type declaration (doctype.go).
 //
 // The standards leave some choices open. The package makes these choices:
 //
@@ -146,7 +147,8 @@ func (s *Set) Answers() map[string]map[int]weir.Outcome {
 	return answers
 }
 
-// Accept parses a body. Message.Body is the given slice, so the caller must not change the slice any more. The error is
+// Accept parses a body. Message.Body is the given slice, so the caller must not change the slice any more; if the
+// contract drops a document type declaration, Message.Body is a new slice. The error is
 // a *weir.Error of the kind Malformed, TooLarge, Unsupported or Invalid. An Invalid error lists at most 100 problems,
 // and the number of the remaining problems. If ctx ends while Accept waits for memory, the kind is Unavailable.
 func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
@@ -188,33 +190,36 @@ func (s *Set) acceptBody(ctx context.Context, contentType string, body []byte, p
 	}
 	defer s.memory.Release(weight)
 	m, err := s.parseBody(charset, body, places)
-	m.ContentType, m.Body, m.Size = contentType, body, len(body)
+	m.ContentType, m.Size = contentType, len(m.Body)
 	return m, err
 }
 
-// parseBody does the three steps in the package comment.
+// parseBody does the three steps in the package comment. The message has the body that the CMS gets.
 func (s *Set) parseBody(charset string, body []byte, places *places) (weir.Message, error) {
-	text, err := decodeBody(body, charset)
+	unread := weir.Message{Body: body}
+	text, encoding, err := decodeKnown(body, charset)
 	if err != nil {
-		return weir.Message{}, err
+		return unread, err
 	}
 	var c *compiledContract
-	root, doc, err := scanWithPlaces(text, s.limits, places, func(root qualifiedName) needs {
+	one, err := scanWithPlaces(text, s.limits, places, func(root qualifiedName) needs {
 		if c = s.findContract(root); c == nil {
 			return needs{}
 		}
 		return c.needs
 	})
 	if err != nil {
-		return weir.Message{}, err
+		return unread, err
 	}
 	if c == nil {
 		problem := weir.Problem{Path: "/", Rule: "contract",
-			Message: fmt.Sprintf("no contract accepts the root element %s", truncate(root.String()))}
-		places.setPlace(&problem, doc.Root())
-		return weir.Message{}, invalidError(problem)
+			Message: fmt.Sprintf("no contract accepts the root element %s", truncate(one.root.String()))}
+		places.setPlace(&problem, one.doc.Root())
+		return unread, invalidError(problem)
 	}
-	m, problems := c.buildMessage(doc, s.limits.Now(), places)
+	m, problems := c.buildMessage(one.doc, s.limits.Now(), places)
+	kept, refused := c.applyDoctype(body, one, encoding, places)
+	m.Body, problems = kept, append(refused, problems...)
 	if len(problems) > 0 {
 		refusal := invalidError(problems...)
 		refusal.Contract = c.def.Name

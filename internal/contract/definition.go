@@ -19,6 +19,7 @@ type Definition struct {
 	Name string `yaml:"name"`
 	// Formerly has names that the contract had before. Messages stored with such a name are messages of this contract.
 	Formerly  []string `yaml:"formerly"`
+	Doctype   string   `yaml:"doctype"`   // of a document type declaration: pass | drop | refuse; empty = pass
 	Root      string   `yaml:"root"`      // root's local name (any namespace), or {uri}local; {}local = no namespace
 	Key       KeyPaths `yaml:"key"`       // paths to the parts of the ordering key
 	Version   string   `yaml:"version"`   // path to the version; empty = none
@@ -154,6 +155,9 @@ func compileDefinition(def Definition) (*compiledContract, []string) {
 		if _, err := CompileSplitPath(def.Split); err != nil {
 			addProblem("split: %v", err)
 		}
+	}
+	if problem := checkDoctype(def.Doctype); problem != "" {
+		addProblem("%s", problem)
 	}
 	if def.Supersede && (def.Version == "" || len(def.Key) == 0) {
 		addProblem("supersede needs a key and a version to compare")

@@ -225,7 +225,7 @@ func (s *Set) Redact(ctx context.Context, contract, contentType string, body []b
 		return Redaction{}, unreadableError(err)
 	}
 	places := &places{}
-	_, doc, err := scanWithPlaces(text, s.limits, places, func(root qualifiedName) needs {
+	one, err := scanWithPlaces(text, s.limits, places, func(root qualifiedName) needs {
 		if contract == "" {
 			c = s.findContract(root)
 		}
@@ -240,7 +240,7 @@ func (s *Set) Redact(ctx context.Context, contract, contentType string, body []b
 	if c == nil {
 		return Redaction{}, unreadableError(errors.New("no contract accepts its root element"))
 	}
-	found, err := c.cutValues(body, text, encoding, doc, places)
+	found, err := c.cutValues(body, text, encoding, one.doc, places)
 	if err != nil {
 		return Redaction{}, unreadableError(err)
 	}
@@ -301,7 +301,8 @@ func (c *compiledContract) cutValues(body []byte, text, encoding string, doc *et
 		return Redaction{Body: body}, nil
 	}
 	_, rest := cutByteOrderMark(body)
-	found.Body = slices.Concat(body[:len(body)-len(rest)], replaceRanges(rest, mergeRanges(ranges), encoding))
+	found.Body = slices.Concat(body[:len(body)-len(rest)], replaceRanges(rest, mergeRanges(ranges),
+		encodeASCII(RedactedMark, encoding), encoding))
 	return found, nil
 }
 
@@ -322,10 +323,9 @@ func mergeRanges(ranges []textRange) []textRange {
 	return out
 }
 
-// replaceRanges replaces ranges of a text by RedactedMark. The parameter body is the text in the given encoding,
-// without a byte order mark. The ranges are offsets in the text in UTF-8.
-func replaceRanges(body []byte, ranges []textRange, encoding string) []byte {
-	mark := encodeASCII(RedactedMark, encoding)
+// replaceRanges replaces ranges of a text by a mark. The parameter body is the text in the given encoding, without a
+// byte order mark, and so is the mark. The ranges are offsets in the text in UTF-8.
+func replaceRanges(body []byte, ranges []textRange, mark []byte, encoding string) []byte {
 	var out []byte
 	// kept is the end of the last replaced range in body. read and inText are the same position: read is the offset in
 	// body, inText is the offset in UTF-8.

@@ -32,6 +32,9 @@ const xml = "application/xml"
 
 var long = strings.Repeat("x", 1100)
 
+const internalSubset = "the document type declaration has an internal subset, which is not accepted; " +
+	"send the document without the part from [ to ]"
+
 type refusal struct {
 	kind, body string
 	status     int
@@ -112,10 +115,25 @@ var notXML = []refusal{
 	{xml, "<a><!-- -- --></a>", 400, "", "xml", `invalid sequence "--" not allowed in comments`},
 	{xml, "<a><?b!c?></a>", 400, "", "xml", "there is no space after the target of a processing instruction"},
 	{xml, "<a><?b:c d?></a>", 400, "", "xml", "the target of a processing instruction has a colon"},
-	{xml, "<!DOCTYPE a><a/>", 400, "", "xml", "document type and entity declarations are not accepted"},
-	{xml, `<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>`, 400, "", "xml",
-		"document type and entity declarations are not accepted"},
-	{xml, `<a/><!ENTITY x "y">`, 400, "", "xml", "document type and entity declarations are not accepted"},
+	{xml, `<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>`, 400, "", "xml", internalSubset},
+	{xml, `<!DOCTYPE a []><a/>`, 400, "", "xml", internalSubset},
+	{xml, `<!DOCTYPE a PUBLIC "p" 's' [<!-- don't --><?p don't?>`, 400, "", "xml", internalSubset},
+	{xml, `<a/><!ENTITY x "y">`, 400, "", "xml", "a declaration other than <!DOCTYPE stands outside of a document type declaration"},
+	{xml, "<!doctype a><a/>", 400, "", "xml", "a declaration other than <!DOCTYPE stands outside of a document type declaration"},
+	{xml, "<!DOCTYPE a><!DOCTYPE a><a/>", 400, "", "xml", "there is more than one document type declaration"},
+	{xml, "<a/><!DOCTYPE a>", 400, "", "xml", "the document type declaration must stand before the root element"},
+	{xml, "<a><!DOCTYPE a></a>", 400, "", "xml", "the document type declaration must stand before the root element"},
+	{xml, "<!DOCTYPE><a/>", 400, "", "xml", "the document type declaration is not well-formed"},
+	{xml, "<!DOCTYPE a b><a/>", 400, "", "xml", "the document type declaration is not well-formed"},
+	{xml, "<!DOCTYPE 1a><a/>", 400, "", "xml", "the document type declaration is not well-formed"},
+	{xml, "<!DOCTYPE a:b:c><a/>", 400, "", "xml", "the document type declaration is not well-formed"},
+	{xml, `<!DOCTYPE a SYSTEM><a/>`, 400, "", "xml", "the document type declaration is not well-formed"},
+	{xml, `<!DOCTYPE a PUBLIC "p"><a/>`, 400, "", "xml", "the document type declaration is not well-formed"},
+	{xml, `<!DOCTYPE a PUBLIC "ä" "s"><a/>`, 400, "", "xml", "the document type declaration is not well-formed"},
+	{xml, `<!DOCTYPE a SYSTEM "s" "t"><a/>`, 400, "", "xml", "the document type declaration is not well-formed"},
+	{xml, `<!DOCTYPE a SYSTEM "s><a/>`, 400, "", "xml", "the document type declaration is not well-formed"},
+	{xml, "<!DOCTYPE a><a>&nbsp;</a>", 400, "", "xml", "the entity &nbsp; needs the DTD, which Weir does not load; write the character itself"},
+	{xml, "<!DOCTYPE a><a b='&nbsp;'/>", 400, "", "xml", "the entity &nbsp; needs the DTD, which Weir does not load; write the character itself"},
 	{xml, `<a/><?xml version="1.0"?>`, 400, "", "xml", "the XML declaration must stand at the very beginning, once"},
 	{xml, ` <?xml version="1.0"?><a/>`, 400, "", "xml", "the XML declaration must stand at the very beginning, once"},
 	{xml, "<a><?XML b?></a>", 400, "", "xml", "the XML declaration must stand at the very beginning, once"},
@@ -256,7 +274,7 @@ func TestSet_Accept_NamesThePlace(t *testing.T) {
 		"InvalidBytes":      {"<ping>\nä\xff</ping>", 2, 2},
 		"ForbiddenInside":   {"<ping>\nää\x02</ping>", 2, 3},
 		"UnpairedSurrogate": {utf16Bytes("<ping>\nä", false) + "\x00\xd8<\x00", 2, 2},
-		"Doctype":           {"\n <!DOCTYPE ping><ping/>", 2, 2},
+		"Doctype":           {"\n <!DOCTYPE ping [<!ENTITY a 'b'>]><ping/>", 2, 2},
 		"NotClosed":         {"<ping>\n<a/>", 2, 5},
 		"BadDeclaration":    {"<?xml?><ping/>", 1, 1},
 	} {

@@ -38,6 +38,8 @@ type scanner struct {
 	hasRoot             bool
 	needsOf             func(root qualifiedName) needs
 	needs               needs // the parts that the caller needs; set at the root element
+	doctype             doctypeState
+	doctypeAt           textRange // the document type declaration
 	doc                 *etree.Document
 	places              *places // nil = positions are not stored
 	start, end          int     // offsets of the current token
@@ -53,12 +55,24 @@ type openElement struct {
 // returns for the root element.
 func scanDocument(text string, limits Limits, needsOf func(root qualifiedName) needs) (qualifiedName, *etree.Document,
 	error) {
-	return scanWithPlaces(text, limits, nil, needsOf)
+	one, err := scanWithPlaces(text, limits, nil, needsOf)
+	if err != nil {
+		return qualifiedName{}, nil, err
+	}
+	return one.root, one.doc, nil
+}
+
+// scanned is the result of scanning a document.
+type scanned struct {
+	text    string // the document in UTF-8
+	root    qualifiedName
+	doc     *etree.Document
+	doctype textRange // the document type declaration; the zero value if there is none
 }
 
 // scanWithPlaces does the work of scanDocument, and adds the position of each element in the tree to places.
 func scanWithPlaces(text string, limits Limits, places *places,
-	needsOf func(root qualifiedName) needs) (qualifiedName, *etree.Document, error) {
+	needsOf func(root qualifiedName) needs) (*scanned, error) {
 	if places != nil {
 		places.text = text
 	}
@@ -67,13 +81,18 @@ func scanWithPlaces(text string, limits Limits, places *places,
 		mayExceedAttributes: strings.Count(text, "=") > limits.Attributes, namespaces: newNamespaceScope(),
 		needsOf: needsOf, doc: &etree.Document{}}
 	if at, r := findForbiddenCharacter(text); at >= 0 {
-		return qualifiedName{}, nil, s.errorAt(at, fmt.Sprintf("the character %U is not allowed in XML", r))
+		return nil, s.errorAt(at, fmt.Sprintf("the character %U is not allowed in XML", r))
 	}
 	for {
 		start := int(s.decoder.InputOffset())
 		if s.mayExceedAttributes && countAttributes(text[start:]) > limits.Attributes {
-			return qualifiedName{}, nil,
-				s.errorAt(start, fmt.Sprintf("an element has more than %d attributes", limits.Attributes))
+			return nil, s.errorAt(start, fmt.Sprintf("an element has more than %d attributes", limits.Attributes))
+		}
+		if strings.HasPrefix(text[start:], doctypeStart) {
+			// The decoder would read an internal subset to its end.
+			if problem := describeDoctype(text[start:]); problem != "" {
+				return nil, s.errorAt(start, problem)
+			}
 		}
 		s.start = start
 		token, err := s.decoder.RawToken()
@@ -83,20 +102,20 @@ func scanWithPlaces(text string, limits Limits, places *places,
 			break
 		}
 		if err != nil {
-			return qualifiedName{}, nil, s.errorAt(end, describeSyntaxError(err))
+			return nil, s.errorAt(end, describeSyntaxError(err, s.doctype.found))
 		}
 		if problem := s.checkToken(token, text[start:end]); problem != "" {
-			return qualifiedName{}, nil, s.errorAt(start, problem)
+			return nil, s.errorAt(start, problem)
 		}
 	}
 	switch {
 	case len(s.open) > 0:
-		return qualifiedName{}, nil, s.errorAt(len(text),
+		return nil, s.errorAt(len(text),
 			fmt.Sprintf("element <%s> is not closed", quoted(formatRawName(s.open[len(s.open)-1].raw))))
 	case !s.hasRoot:
-		return qualifiedName{}, nil, s.errorAt(len(text), "there is no element")
+		return nil, s.errorAt(len(text), "there is no element")
 	}
-	return s.root, s.doc, nil
+	return &scanned{text, s.root, s.doc, s.doctypeAt}, nil
 }
 
 // checkToken checks a token, and adds the token to the tree if it is needed. The parameter raw is the token as the
@@ -116,7 +135,9 @@ func (s *scanner) checkToken(token xml.Token, raw string) string {
 			parent.AddChild(etree.NewText(string(t)))
 		}
 	case xml.Directive:
-		return "document type and entity declarations are not accepted"
+		problem := s.doctype.readDirective(raw, s.hasRoot)
+		s.doctypeAt = textRange{s.start, s.end}
+		return problem
 	case xml.ProcInst:
 		if problem := checkInstruction(t.Target, raw); problem != "" {
 			return problem
@@ -218,7 +239,9 @@ func formatRawName(n xml.Name) string {
 	return truncate(n.Space + ":" + n.Local)
 }
 
-func describeSyntaxError(err error) string {
+// describeSyntaxError returns the problem of a token that the decoder does not read. hasDoctype is true if the document
+// has a document type declaration, so that the sender's DTD can declare an entity.
+func describeSyntaxError(err error, hasDoctype bool) string {
 	var syntax *xml.SyntaxError
 	if !errors.As(err, &syntax) {
 		return "not well-formed"
@@ -227,6 +250,9 @@ func describeSyntaxError(err error) string {
 	switch {
 	case isEntity && strings.HasSuffix(entity, "(no semicolon)"):
 		return "an & begins no entity; write & as &amp;"
+	case isEntity && hasDoctype:
+		return fmt.Sprintf("the entity %s needs the DTD, which Weir does not load; write the character itself",
+			quoted(truncate(entity)))
 	case isEntity:
 		return fmt.Sprintf("there is no entity %s; XML knows only &amp; &lt; &gt; &quot; and &apos;",
 			quoted(truncate(entity)))

@@ -35,6 +35,7 @@ type Splitter struct {
 	open       []splitElement
 	namespaces namespaceScope
 	hasRoot    bool
+	doctype    doctypeState
 	part       *openPart // nil = the reader is outside of the parts
 	err        error     // the error that an earlier call returned, or io.EOF
 }
@@ -93,7 +94,10 @@ func (s *Set) CheckStart(contentType string, head []byte) error {
 	if p == nil || len(head) < StartSize || p.decoder.InputOffset() < p.source.base+int64(len(p.source.kept)) {
 		return err
 	}
-	// The last token goes on behind the head. Of a text, the beginning is known.
+	// The last token goes on behind the head. Of a text and a document type declaration, the beginning is known.
+	if problem := p.describeCutDoctype(); problem != "" {
+		return err
+	}
 	last := trimSpace(string(p.source.kept[p.source.tokenAt-p.source.base:]))
 	if last == "" || last[0] == '<' || p.hasRoot {
 		return nil
@@ -160,8 +164,11 @@ func (p *Splitter) readToken() (*Part, error) {
 		if p.source.err != nil {
 			return nil, p.source.err
 		}
+		if problem := p.describeCutDoctype(); problem != "" {
+			return nil, p.errorAt(line, column, problem)
+		}
 		line, column = p.decoder.InputPos()
-		return nil, p.errorAt(line, column, describeSyntaxError(err))
+		return nil, p.errorAt(line, column, describeSyntaxError(err, p.doctype.found))
 	}
 	raw := p.source.bytesFrom(start, p.decoder.InputOffset())
 	problem := ""
@@ -173,7 +180,7 @@ func (p *Splitter) readToken() (*Part, error) {
 			return p.endPart(), nil
 		}
 	case xml.Directive:
-		problem = "document type and entity declarations are not accepted"
+		problem = firstNonEmpty(p.doctype.readDirective(string(raw), p.hasRoot), checkCharacters(string(raw)))
 	default:
 		if p.part == nil {
 			problem = p.checkOutside(t, string(raw), start)
@@ -185,13 +192,20 @@ func (p *Splitter) readToken() (*Part, error) {
 	return nil, nil
 }
 
+// describeCutDoctype returns the problem of a document type declaration whose internal subset the decoder does not read
+// to its end.
+func (p *Splitter) describeCutDoctype() string {
+	token := string(p.source.kept[p.source.tokenAt-p.source.base:])
+	if m := doctypeDeclaration.FindStringSubmatch(token); m != nil && m[1] == "[" {
+		return describeDoctype(token)
+	}
+	return ""
+}
+
 // checkOutside returns the problem of a text, comment or instruction outside of the parts.
 func (p *Splitter) checkOutside(token xml.Token, raw string, start int64) string {
-	if !utf8.ValidString(raw) {
-		return "the document is not valid UTF-8"
-	}
-	if at, r := findForbiddenCharacter(raw); at >= 0 {
-		return fmt.Sprintf("the character %U is not allowed in XML", r)
+	if problem := checkCharacters(raw); problem != "" {
+		return problem
 	}
 	switch t := token.(type) {
 	case xml.CharData:
@@ -203,6 +217,17 @@ func (p *Splitter) checkOutside(token xml.Token, raw string, start int64) string
 		if start > 0 || t.Target != "xml" {
 			return checkInstruction(t.Target, raw)
 		}
+	}
+	return ""
+}
+
+// checkCharacters returns the problem of the characters of a token outside of the parts.
+func checkCharacters(raw string) string {
+	if !utf8.ValidString(raw) {
+		return "the document is not valid UTF-8"
+	}
+	if at, r := findForbiddenCharacter(raw); at >= 0 {
+		return fmt.Sprintf("the character %U is not allowed in XML", r)
 	}
 	return ""
 }

@@ -25,7 +25,10 @@ func TestSet_CheckStart(t *testing.T) {
 		"no root":                 {"", " \n", "there is no element"},
 		"cut off":                 {"", "<a", "unexpected EOF"},
 		"text":                    {"", "hello" + x, "there is text outside the root element"},
-		"document type":           {"", "<!DOCTYPE a><a>" + x, "document type"},
+		"document type":           {"", "<!DOCTYPE a><a>" + x, ""},
+		"a document type goes on": {"", "<!DOCTYPE a SYSTEM '[" + x, ""},
+		"internal subset":         {"", "<!DOCTYPE a [<!ENTITY b 'c'>]><a/>" + x, "line 1, column 1: the document type declaration has an internal subset"},
+		"a subset that goes on":   {"", "\n<!DOCTYPE a [<!ENTITY b '" + x, "line 2, column 1: the document type declaration has an internal subset"},
 		"encoding":                {"text/xml; charset=koi8-r", "<a/>", "koi8-r"},
 		"second declaration":      {"", "\n<?xml version='1.0'?><a/>" + x, "declaration"},
 	} {

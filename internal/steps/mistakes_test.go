@@ -150,6 +150,10 @@ var mistakeCases = map[string]struct{ steps, at, says string }{
 		"- post: /a\n        xml: \"<{{ key }}/>\"", "[7:14]",
 		"may stand in a text or in an attribute's value only",
 	},
+	"XMLDoctype": {
+		"- post: /a\n        xml: \"<!DOCTYPE a SYSTEM '{{ key }}'><a/>\"", "[7:14]",
+		"may stand in a text or in an attribute's value only",
+	},
 	"QueryWithExpression": {
 		"- graphql: 'query { item(id: \"{{ key }}\") { id } }'", "[6:37]", "name a variable such as $path",
 	},

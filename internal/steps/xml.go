@@ -65,7 +65,7 @@ func (f *File) compileXML(p pair, st *step, s *scope) body {
 		f.addMistake(p.placeOfValue(), "xml is not well-formed (%s)", describeXML(err))
 		return nil
 	}
-	f.checkMarks(b.doc.Root(), p.placeOfValue())
+	f.checkMarks(&b.doc.Element, p.placeOfValue())
 	b.isCall = b.doc.Root().Tag == "methodCall"
 	if b.isCall {
 		st.needs.addPart(partXML, needStrict)
@@ -83,8 +83,8 @@ func describeXML(err error) string {
 	return xmlMark.ReplaceAllString(strings.TrimPrefix(err.Error(), "accept: "), "{{ … }}")
 }
 
-// checkMarks records a mistake if e, or an element inside e, has a mark in a name, a comment or a processing
-// instruction.
+// checkMarks records a mistake if e, or an element inside e, has a mark in a name, a comment, a processing instruction
+// or a document type declaration.
 func (f *File) checkMarks(e *etree.Element, at place) {
 	names := e.FullTag()
 	for _, a := range e.Attr {
@@ -98,6 +98,8 @@ func (f *File) checkMarks(e *etree.Element, at place) {
 			names += c.Data
 		case *etree.ProcInst:
 			names += c.Inst
+		case *etree.Directive:
+			names += c.Data
 		}
 	}
 	if strings.Contains(names, xmlMarkBegin) {
