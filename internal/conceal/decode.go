@@ -123,19 +123,24 @@ func (d *decoder) addByte(value rune, at, used int) int {
 // it is in ISO 8859-1.
 func (d *decoder) flushBytes() {
 	for len(d.bytes) > 0 {
-		var encoded [utf8.UTFMax]byte
-		n := min(len(d.bytes), utf8.UTFMax)
-		for i := range n {
-			encoded[i] = byte(d.bytes[i].r)
-		}
-		r, size := utf8.DecodeRune(encoded[:n])
-		if r == utf8.RuneError {
-			r, size = d.bytes[0].r, 1
-		}
+		r, size := readBytes(d.bytes)
 		d.out = append(d.out, char{r, d.bytes[0].from, d.bytes[size-1].to})
 		d.bytes = d.bytes[size:]
 	}
 	d.bytes = nil
+}
+
+// readBytes returns the character with which a sequence of bytes begins, and the number of its bytes.
+func readBytes(bytes []char) (r rune, size int) {
+	var encoded [utf8.UTFMax]byte
+	n := min(len(bytes), utf8.UTFMax)
+	for i := range n {
+		encoded[i] = byte(bytes[i].r)
+	}
+	if r, size = utf8.DecodeRune(encoded[:n]); r == utf8.RuneError {
+		return bytes[0].r, 1
+	}
+	return r, size
 }
 
 // peek returns the character at an index of the input, or 0 after the end.

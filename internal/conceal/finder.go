@@ -58,6 +58,9 @@ const (
 	minDigits = 6
 	// maxSeparators bounds the characters between two groups of digits, such as ") ".
 	maxSeparators = 3
+	// maxRest is the number of bytes behind the last character of an unpacked text that was cut: the ellipsis, and
+	// letters that are too few for a byte.
+	maxRest = 8
 	// maxCompared bounds the comparisons for each byte of a text. Only a text that was made to cost time needs more.
 	maxCompared = 64
 )
@@ -224,8 +227,16 @@ func (f *Finder) Replace(text, mark string) (replaced string, isSafe bool) {
 	}
 	s := &search{finder: f, text: text, ends: findCuts(text), hidden: make([]bool, len(text)),
 		budget: maxCompared * (len(text) + 1<<10)}
-	for _, chars := range listViews(levels) {
-		s.searchLevel(chars)
+	readings := listViews(levels)
+	for _, chars := range readings {
+		s.searchLevel(chars, true)
+	}
+	unpacked, isComplete := unpackAll(readings)
+	if !isComplete {
+		return "", false
+	}
+	for _, chars := range unpacked {
+		s.searchLevel(chars, int(chars[len(chars)-1].to)+maxRest >= len(text))
 	}
 	if s.budget < 0 || s.hasPart() {
 		return "", false
@@ -249,14 +260,17 @@ type level struct {
 	folded
 }
 
-// searchLevel hides the values in one level of the text.
-func (s *search) searchLevel(chars []char) {
+// searchLevel hides the values in one level of the text. If the level ends where the text ends, endsText is true, and
+// searchLevel also hides the beginning of a value there.
+func (s *search) searchLevel(chars []char, endsText bool) {
 	for _, how := range []folding{withPunctuation, wordsOnly} {
 		l := level{chars, foldChars(chars, how)}
 		for i := range s.finder.anywhere {
 			if n := &s.finder.anywhere[i]; n.how == how {
 				s.findNeedle(&l, n, false)
-				s.findBeginning(&l, n)
+				if endsText {
+					s.findBeginning(&l, n)
+				}
 			}
 		}
 		for i := range s.finder.words {

@@ -1,11 +1,13 @@
 package conceal_test
 
 import (
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"html"
+	"math/rand/v2"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -90,7 +92,18 @@ func TestFinder_FindsEachFormOfAValue(t *testing.T) {
 		{"Perl", "Müller", `M\x{fc}ller`, "█"},
 		{"base64 of UTF-16", "s3cr3t-token-77", "[cwAzAGMAcgAzAHQALQB0AG8AawBlAG4ALQA3ADcA]", "[█A]"},
 		{"UTF-16", "s3cr3t-token-77", "s\x003\x00c\x00r\x003\x00t\x00-\x00t\x00o\x00k\x00e\x00n\x00-\x007\x007", "█"},
+		{"base32", "Müller & Co", "[JXB3Y3DMMVZCAJRAINXQ====] JXB3Y3DMMVZCAJRAINXQ jxb3y3dmmvzcajrainxq", "[█====] █ █"},
+		{"base64 of base64", "Müller & Co", "VGNPOGJHeGxjaUFtSUVOdg==", "█=="},
+		{"CSS", "Müller & Co", `M\fc ller \26 Co, M\0000fcller \000026 Co, m\FC\6cler \& Co`, "█, █, █"},
+		{"UTF-7", "Müller & Co", "M+APw-ller +ACY- Co, M+APw-ller & Co, M+APwAbABsAGUAcgAgACY-Co", "█, █, █"},
+		{"names of mailboxes", "Müller & Co", "INBOX.M&APw-ller &- Co", "INBOX.█"},
+		{"UTF-7 of two units", "a😀bcd", "a+2D3eAA-bcd", "█"},
+		{"Punycode", "Anna Müller", "https://xn--anna-mller-feb.example/", "https://█.example/"},
+		{"Punycode in upper case", "müller", "XN--MLLER-KVA.example", "█.example"},
 		{"value that looks like an escape", "a%2Fb&amp;c", "a%2Fb&amp;c a%252Fb&amp;amp;c a/b&c", "█ █ █"},
+		{"cut in base64", "Anna Kowalska", "user " + wrap("Anna Kowalska", 2)[:12] + "…", "user █…"},
+		{"lines of base64", "Anna Kowalska", lines(wrap(strings.Repeat("x", 50)+wrap("Anna Kowalska", 1), 1)),
+			"eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eH█"},
 		{"escape before the value", "n3w/pass", `C:\n3w/pass C:\\n3w\/pass`, `C:\█ C:\\█`},
 		{"short", "B7", "grade B7, (b7) not AB7 or B70", "grade █, (█) not AB7 or B70"},
 		{"short and escaped", "Ü1", `{"m":"\u00dc1"}`, `{"m":"█"}`},
@@ -128,6 +141,10 @@ func TestFinder_Options(t *testing.T) {
 			"Kowalski, an anna", "█, an anna"},
 		{"part is left", []string{"Kowalski"}, conceal.Options{PartsOf: []string{"Anna Kowalski-Smith"}},
 			`A\u006ena Kowa is gone`, "unsafe"},
+		{"three layers", []string{"secret-77"}, conceal.Options{}, wrap("secret-77", 3), "█"},
+		{"too many layers", []string{"secret-77"}, conceal.Options{}, wrap("secret-77", 4), "unsafe"},
+		{"part of base64", []string{"Kowalski"}, conceal.Options{PartsOf: []string{"Anna Kowalski-Smith"}},
+			base64.StdEncoding.EncodeToString([]byte("an Anna Kowal!")), "unsafe"},
 		{"several values", []string{"secret", "secret-2"}, conceal.Options{}, "secret-2 and secret", "█ and █"},
 		{"escaped too often", []string{"secret"}, conceal.Options{}, "%" + strings.Repeat("25", 9) + "41", "unsafe"},
 		{"too many", strings.Fields(manyWords(300)), conceal.Options{MaxBytes: 16 << 10}, "a text", "unsafe"},
@@ -136,6 +153,45 @@ func TestFinder_Options(t *testing.T) {
 	} {
 		if got := replace(t, conceal.NewFinder(c.values, c.o), c.text); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// lines breaks a text after 76 characters, as mail does.
+func lines(text string) string {
+	return text[:76] + "\r\n" + text[76:]
+}
+
+// wrap returns a value in so many layers of base64.
+func wrap(value string, layers int) string {
+	for range layers {
+		value = base64.RawStdEncoding.EncodeToString([]byte(value))
+	}
+	return value
+}
+
+// Ids, hashes, tokens and images stay readable: most texts of a CMS have some.
+func TestFinder_KeepsOtherLettersAndDigits(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(7, 7))
+	image := make([]byte, 9000)
+	for i := range image {
+		image[i] = byte(random.IntN(256))
+	}
+	f := conceal.NewFinder([]string{"Müller & Söhne", "4111111111111111"}, conceal.Options{Shortest: 4, FindsWords: true,
+		PartsOf: []string{"Müller & Söhne", "4111111111111111"}, MaxBytes: 16 << 10})
+	for name, text := range map[string]string{
+		"UUID":     "no entry 550e8400-e29b-41d4-a716-446655440000 is there",
+		"SHA-256":  "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		"JWT":      wrap(`{"alg":"HS256","typ":"JWT"}`, 1) + "." + wrap(`{"sub":"`+wrap("1234567890", 1)+`"}`, 1),
+		"image":    "data:image/png;base64," + base64.StdEncoding.EncodeToString(image),
+		"hex dump": hex.EncodeToString(image[:4000]),
+		"base32":   base32.StdEncoding.EncodeToString(image[:4000]),
+		"address":  "https://xn--bcher-kva.example/internationalization/a+b&c=d&e+f",
+		"path":     `C:\fax\bad\cafe is not a folder`,
+	} {
+		if got := replace(t, f, text); got != text {
+			t.Errorf("%s: got %.80q, want the text itself", name, got)
 		}
 	}
 }
@@ -151,6 +207,7 @@ func manyWords(count int) string {
 // encoders are ways to write a value that FuzzFinder nests.
 var encoders = []func(string) string{
 	strings.ToUpper,
+	func(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") },
 	func(s string) string { return s },
 	url.QueryEscape,
 	url.PathEscape,
@@ -165,14 +222,27 @@ var encoders = []func(string) string{
 	func(s string) string { return escapeEach(s, "&#x%X;") },
 	norm.NFD.String,
 	norm.NFKC.String,
+	func(s string) string { return base64.RawStdEncoding.EncodeToString([]byte(s)) },
+	func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) },
+	func(s string) string { return base32.StdEncoding.WithPadding(-1).EncodeToString([]byte(s)) },
+	func(s string) string {
+		return strings.ToLower(base32.HexEncoding.WithPadding(-1).EncodeToString([]byte(s)))
+	},
+	func(s string) string { return hex.EncodeToString([]byte(s)) },
 	func(s string) string { return escapeEachByte(s, "=%02X") },
-	func(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") },
+	func(s string) string { return escapeEach(s, `\%06x`) },
 }
 
 var percentEscape = regexp.MustCompile(`%..`)
 
-// upperCase is the index of the only element of encoders that cannot follow another one.
-const upperCase = 0
+// views is the number of encoders at the end of the list that cannot follow one another: Weir reads a text in one view.
+const views = 2
+
+var percentControl = regexp.MustCompile(`%[01]`)
+
+// firstOuter is the index of the first element of encoders that can follow another one. Those before it would damage
+// the escapes of the other.
+const firstOuter = 2
 
 func jsonText(s string, escapesMarkup bool) string {
 	var b strings.Builder
@@ -213,14 +283,19 @@ func FuzzFinder(f *testing.F) {
 	f.Add("0😁000000", uint8(9), uint8(36))
 	f.Fuzz(func(t *testing.T, value string, first, second uint8) {
 		value = strings.TrimSpace(strings.ToValidUTF8(value, ""))
-		if int(second)%len(encoders) == upperCase { // it would damage the escapes of the first encoder
+		inner, outer := int(first)%len(encoders), int(second)%len(encoders)
+		firstView := len(encoders) - views
+		if outer < firstOuter || inner >= firstView && outer >= firstView {
 			return
 		}
 		length := len([]rune(value))
 		if length < 8 || len(value) > 200 || countWordRunes(value)*5 < length*3 || strings.ContainsFunc(value, isRare) {
 			return
 		}
-		encoded := encoders[int(second)%len(encoders)](encoders[int(first)%len(encoders)](value))
+		if percentControl.MatchString(value) { // a control character is no part of a value
+			return
+		}
+		encoded := encoders[outer](encoders[inner](value))
 		finder := conceal.NewFinder([]string{value}, conceal.Options{Shortest: 4, FindsWords: true})
 		got, isSafe := finder.Replace("<<"+encoded+">>", mark)
 		if !isSafe {
@@ -275,7 +350,7 @@ func TestFinder_EndsForHostileTexts(t *testing.T) {
 	}
 	many := conceal.NewFinder(values, conceal.Options{Shortest: 4, FindsWords: true, PartsOf: values[:1]})
 	long := conceal.NewFinder([]string{strings.Repeat("a ", 8000) + "b"}, conceal.Options{Shortest: 4})
-	const size = 64 << 10
+	const size = 32 << 10 // twice the longest text of an answer
 	for name, text := range map[string]string{
 		"letters":     strings.Repeat("b", size),
 		"same letter": strings.Repeat("a", size),
@@ -294,6 +369,15 @@ func TestFinder_EndsForHostileTexts(t *testing.T) {
 		"tags":        strings.Repeat("<a>", size/3),
 		"open tags":   strings.Repeat("<aa", size/3),
 		"equals":      strings.Repeat("=3D", size/3),
+		"base64":      wrap(strings.Repeat("a ", size/8), 3),
+		"layers":      wrap(strings.Repeat("a ", size/8), 5),
+		"base64 runs": strings.Repeat(wrap("aaaaaa", 1)+"!", size/9),
+		"lines":       strings.Repeat(strings.Repeat("a", 60)+"\n", size/61),
+		"CSS":         strings.Repeat(`\61 `, size/4),
+		"UTF-7":       strings.Repeat("+AGE-", size/5),
+		"pluses":      strings.Repeat("+", size),
+		"Punycode":    strings.Repeat("xn--a-0fa.", size/10),
+		"xs":          strings.Repeat("xn--", size/4),
 	} {
 		for _, f := range []*conceal.Finder{many, long} {
 			if got, isSafe := f.Replace(text, mark); isSafe && strings.Contains(got, strings.Repeat("a ", 90)) {
