@@ -174,6 +174,11 @@ func (t *Trials) Check(ctx context.Context, contentType string, body []byte) (co
 	return t.app.contracts.Check(ctx, contentType, body)
 }
 
+// CompareText returns the values of a body whose text differs from the text that earlier versions read.
+func (t *Trials) CompareText(ctx context.Context, contentType string, body []byte) ([]contract.TextDifference, error) {
+	return t.app.contracts.CompareText(ctx, contentType, body, t.app.sender.Selections)
+}
+
 // trialTime is the time of acceptance in trials that are not live. A fixed time gives repeated trials equal requests.
 var trialTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 

@@ -33,23 +33,30 @@ due time of each, or every problem with its line, and at the end each contract w
 document type declaration of a message. Nothing is sent; storage and the variables that
 weir.yaml names are not needed. - is standard input.
 
+With --compare-text FILE it lists the values of these messages that earlier versions read without the
+text of inner elements, such as the title <title>Growth of <i>E. coli</i></title>.
+
 With --json each check is a line {"name", "ok", "detail", "wrong", "todo", "warnings"}, and each FILE a
 line {"file", "valid", "contract", "key", "version", "deliverAt", "problems", "hasDoctype"}. The command
 ends with 1 if there is a problem.`
 
 func newCheckCommand(s *console) *cobra.Command {
-	var asJSON, isOffline bool
+	var asJSON, isOffline, comparesText bool
 	var samples []string
 	cmd := &cobra.Command{Use: "check [FILE…]", Short: "Check settings, storage and CMS, or messages",
 		Long: checkHelp}
 	addJSONFlag(cmd, &asJSON)
 	cmd.Flags().StringArrayVar(&samples, "sample", nil, "look up this message in the CMS; may be repeated")
 	cmd.Flags().BoolVar(&isOffline, "offline", false, "check only weir.yaml, without its variables")
+	cmd.Flags().BoolVar(&comparesText, "compare-text", false,
+		"list the values of FILE that earlier versions read without the text of inner elements")
 	s.addDataFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case isOffline && (len(args) > 0 || len(samples) > 0):
 			return errors.New("--offline checks only weir.yaml; leave out FILE and --sample, or --offline")
+		case comparesText && (isOffline || len(samples) > 0 || len(args) == 0):
+			return errors.New("--compare-text compares the values of messages; name FILE, and leave out --offline and --sample")
 		case isOffline:
 			return asFailure(s.printFindings(app.DiagnoseOffline(s.env), asJSON), true)
 		case len(args) == 0:
@@ -60,6 +67,9 @@ func newCheckCommand(s *console) *cobra.Command {
 		files, err := resolveFiles(args)
 		if err != nil {
 			return err
+		}
+		if comparesText {
+			return asFailure(s.compareText(cmd.Context(), files, asJSON), false)
 		}
 		err = s.checkFiles(cmd.Context(), files, asJSON)
 		return asFailure(err, errors.Is(err, errFindings))
@@ -127,6 +137,61 @@ func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) e
 		}
 	}
 	return result
+}
+
+// compareText lists the values of messages whose text differs from the text that earlier versions read.
+func (s *console) compareText(ctx context.Context, files []string, asJSON bool) error {
+	trials, err := app.OpenTrials(s.env, false)
+	if err != nil {
+		return err
+	}
+	differing := 0
+	for _, file := range files {
+		body, err := s.readFile(file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		found, err := trials.CompareText(ctx, "application/xml", body)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		differing += len(found)
+		if asJSON {
+			if err := s.printJSON(newComparisonJSON(file, found)); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, d := range found {
+			s.printLine("%s  line %d: %s (%s): before %q, now %q", sanitizeText(file), d.Line, sanitizeText(d.Path),
+				sanitizeText(d.Setting), d.Former, d.Present)
+		}
+	}
+	if !asJSON {
+		s.printLine("Values that differ: %d", differing)
+	}
+	return nil
+}
+
+type comparisonJSON struct {
+	File        string           `json:"file"`
+	Differences []differenceJSON `json:"differences"`
+}
+
+type differenceJSON struct {
+	Path    string `json:"path"`
+	Setting string `json:"setting"`
+	Line    int    `json:"line"`
+	Before  string `json:"before"`
+	Now     string `json:"now"`
+}
+
+func newComparisonJSON(file string, found []contract.TextDifference) comparisonJSON {
+	out := comparisonJSON{file, []differenceJSON{}}
+	for _, d := range found {
+		out.Differences = append(out.Differences, differenceJSON{d.Path, d.Setting, d.Line, d.Former, d.Present})
+	}
+	return out
 }
 
 func (s *console) printChecked(file string, found *contract.Checked) {

@@ -11,8 +11,9 @@ func TestCheck_Files(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"good.xml": triedArticle, "none.xml": "<other/>",
-		"dtd.xml":  "<!DOCTYPE article SYSTEM 'a.dtd'>" + triedArticle,
-		"koi8.xml": "<?xml version='1.0' encoding='koi8-r'?><article/>", "packed.xml": "\x1f\x8b\x08\x00",
+		"mixed.xml": "<article id='/a'>\n<title>Growth of <i>E. coli</i> in milk</title></article>",
+		"dtd.xml":   "<!DOCTYPE article SYSTEM 'a.dtd'>" + triedArticle,
+		"koi8.xml":  "<?xml version='1.0' encoding='koi8-r'?><article/>", "packed.xml": "\x1f\x8b\x08\x00",
 		"bad.xml": "<article id='/a'>\n<due>noon</due></article>"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -31,6 +32,13 @@ func TestCheck_Files(t *testing.T) {
 		"Doctype": {[]string{"dtd.xml", "good.xml", "dtd.xml"}, exitOK, []string{
 			"contract article: the CMS gets the document type declaration of these messages: 2; doctype: drop"}},
 		"DoctypeJSON": {[]string{"--json", "dtd.xml"}, exitOK, []string{`,"hasDoctype":true}` + "\n"}},
+		"CompareText": {[]string{"--compare-text", "good.xml", "mixed.xml"}, exitOK, []string{
+			`mixed.xml  line 2: ./title (fields): before "Growth of  in milk", now "Growth of E. coli in milk"` + "\n",
+			"Values that differ: "}},
+		"CompareTextJSON": {[]string{"--compare-text", "--json", "good.xml", "mixed.xml"}, exitOK, []string{
+			`good.xml","differences":[]}`, `"setting":"fields","line":2,"before":"Growth of  in milk"`}},
+		"CompareTextOfNothing": {[]string{"--compare-text"}, exitUsage, []string{"name FILE"}},
+		"CompareTextOfOther":   {[]string{"--compare-text", "none.xml"}, exitFailed, []string{"breaks a rule"}},
 		"Unreadable": {[]string{"koi8.xml", "packed.xml", "good.xml"}, exitFailed, []string{
 			`koi8.xml  wrong: the encoding "koi8-r" of the XML declaration`, "packed.xml  wrong: the body is compressed by gzip",
 			"good.xml  ok"}},

@@ -16,8 +16,8 @@
 //   - A body in an unknown encoding is Unsupported. A body is Malformed if its byte order mark, its charset parameter
 //     and its XML declaration name different encodings.
 //   - UTF-16 needs a byte order mark, or a charset parameter with the order of the bytes.
-//   - A path selects attributes, or elements. The value of an element is the text directly in the element, without the
-//     text of inner elements. All values are without surrounding space.
+//   - A path selects attributes, or elements. The value of an element is its text with the text of all elements inside:
+//     the string-value of XPath 1.0. All values are without surrounding space.
 //   - In a path, a step without a prefix matches elements with any prefix. But if the step selects an attribute, it
 //     matches only attributes without a prefix.
 package contract

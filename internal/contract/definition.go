@@ -72,6 +72,7 @@ type compiledContract struct {
 	shown   []compiledField
 	secret  []*path // paths of the values that are redacted
 	needs   needs   // the parts of a document that the paths need
+	all     []*path // the paths above
 }
 
 // listMissedRoots returns a problem for each path that cannot match the contract's root element (see path.checkRoot).
@@ -213,6 +214,7 @@ func (c *compiledContract) collectNeeds() {
 	for _, p := range paths {
 		if p != nil {
 			c.needs.merge(p.needs)
+			c.all = append(c.all, p)
 		}
 	}
 }
@@ -233,6 +235,12 @@ func checkAnswer(status int, means string) string {
 // due time, buildMessage reports only this mistake.
 func (c *compiledContract) buildMessage(doc *etree.Document, now time.Time, places *places) (weir.Message,
 	[]weir.Problem) {
+	for _, p := range c.all {
+		if problems := p.checkNested(doc); len(problems) > 0 {
+			places.setPathPlace(problems, p, doc)
+			return weir.Message{Contract: c.def.Name}, problems
+		}
+	}
 	redacted := c.findRedactedPlaces(doc)
 	if problems := c.findExposed(doc, redacted); len(problems) > 0 {
 		return weir.Message{Contract: c.def.Name}, problems
@@ -303,10 +311,14 @@ func readSingleValue(s *path, doc *etree.Document, what string) (string, []weir.
 	problem := func(rule, message string) (string, []weir.Problem) {
 		return "", []weir.Problem{{Path: s.given, Rule: rule, Message: "the " + what + " " + message}}
 	}
-	found := s.selectValues(doc)
+	var found []string
 	different := map[string]bool{}
-	for _, v := range found {
-		different[v] = true
+	for _, v := range s.selectPlacedValues(doc) {
+		// A text with markup in it is no name of an item, and no version. Two keys could become one.
+		if inner := firstElement(v.element); v.attribute == "" && inner != nil {
+			return problem("text", fmt.Sprintf("has the element <%s> in it, and must be plain text", truncate(inner.FullTag())))
+		}
+		found, different[v.text] = append(found, v.text), true
 	}
 	switch {
 	case len(different) > 1:

@@ -3,6 +3,7 @@ package contract
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ type Form int
 
 // The forms of a selected value.
 const (
-	FormText  Form = iota // an attribute's value, or the text directly in an element, without surrounding space
+	FormText  Form = iota // an attribute's value, or the text of an element, without surrounding space
 	FormInner             // the element's content as markup
 	FormOuter             // the element itself as markup
 )
@@ -97,6 +98,11 @@ func (s *Set) Extract(ctx context.Context, x *Extractor, contentType string, bod
 	}
 	values := make([][]string, len(x.paths))
 	for i, p := range x.paths {
+		if x.forms[i] == FormText {
+			if problems := p.checkNested(doc); len(problems) > 0 {
+				return nil, malformedError(problems[0].Message, problems...)
+			}
+		}
 		values[i] = p.selectForm(doc, x.forms[i])
 	}
 	return values, nil
@@ -190,5 +196,8 @@ func ParseTree(body []byte, limits Limits) (Tree, error) {
 // Root returns the local name of the root element.
 func (t Tree) Root() string { return t.doc.Root().Tag }
 
-// Texts returns the values that a path selects, in the order of the document.
-func (t Tree) Texts(p TreePath) []string { return p.selectValues(t.doc) }
+// Texts returns the values that a path selects, in the order of the document. Only the values that the caller takes are
+// built, because an answer of the CMS can have many elements in each other.
+func (t Tree) Texts(p TreePath) iter.Seq[string] {
+	return func(yield func(string) bool) { p.visitValues(t.doc, func(v placedValue) bool { return yield(v.text) }) }
+}

@@ -15,6 +15,24 @@ type needs struct {
 	attributes   map[string]bool // by local name
 	declarations bool            // declarations of namespaces
 	markup       bool            // all attributes, because the XML of an element is read, not only its text
+	texts        map[string]bool // elements whose text is read, by local name
+	allTexts     bool            // the text of each element
+}
+
+// needsText reports whether the text of an element is read, and so the text of all elements in it.
+func (n *needs) needsText(local string) bool { return n.allTexts || n.markup || n.texts[local] }
+
+// addText adds the need of the elements that a path selects. The parameter selector is the path's last step.
+func (n *needs) addText(selector string) {
+	switch selector {
+	case "", "*", ".", "..":
+		n.allTexts = true
+	default:
+		if n.texts == nil {
+			n.texts = map[string]bool{}
+		}
+		n.texts[localName(selector)] = true
+	}
 }
 
 func (n *needs) needsElement(local string) bool { return n.all || n.elements[local] }
@@ -60,13 +78,18 @@ func (n *needs) addCondition(condition string) {
 		n.addAttribute(attr)
 		return
 	}
-	n.all, n.declarations = true, true
+	n.all, n.declarations, n.allTexts = true, true, true
 }
 
 func (n *needs) merge(more needs) {
 	n.all = n.all || more.all
 	n.declarations = n.declarations || more.declarations
 	n.markup = n.markup || more.markup
+	n.allTexts = n.allTexts || more.allTexts
+	if n.texts == nil {
+		n.texts = map[string]bool{}
+	}
+	maps.Copy(n.texts, more.texts)
 	if n.elements == nil {
 		n.elements = map[string]bool{}
 	}

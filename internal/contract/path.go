@@ -57,6 +57,7 @@ func compilePath(given string) (*path, error) {
 	p := &path{given: given}
 	rest, absolute := strings.CutPrefix(given, "/")
 	p.absolute = absolute
+	last := ""
 	for more := true; more; {
 		m := nextStep.FindStringSubmatch(rest)
 		if m == nil {
@@ -66,6 +67,10 @@ func compilePath(given string) (*path, error) {
 		if err := p.addStep(m[1], m[2], more); err != nil {
 			return nil, fmt.Errorf("path %q: %w", given, err)
 		}
+		last = m[1]
+	}
+	if p.attr == "" {
+		p.needs.addText(last[strings.IndexByte(last, '}')+1:])
 	}
 	return p, nil
 }
@@ -155,26 +160,36 @@ func trimSpace(value string) string { return strings.Trim(value, " \t\r\n") }
 // placedValue is a selected value with its place in the document.
 type placedValue struct {
 	element   *etree.Element
-	attribute string // name with prefix; empty = the value is the text directly in the element
+	attribute string // name with prefix; empty = the value is the text of the element
 	text      string // without surrounding white space
 }
 
 // selectPlacedValues returns the selected values in the order of the document.
 func (p *path) selectPlacedValues(doc *etree.Document) []placedValue {
 	var out []placedValue
+	p.visitValues(doc, func(v placedValue) bool {
+		out = append(out, v)
+		return true
+	})
+	return out
+}
+
+// visitValues calls visit with each selected value, in the order of the document, until visit returns false.
+func (p *path) visitValues(doc *etree.Document, visit func(placedValue) bool) {
 	spaces := namespaces{}
 	for _, e := range p.selectPlaces(doc) {
 		if p.attr == "" {
-			out = append(out, placedValue{element: e, text: trimSpace(ownText(e))})
+			if !visit(placedValue{element: e, text: trimSpace(textOf(e))}) {
+				return
+			}
 			continue
 		}
 		for _, a := range e.Attr { // not SelectAttr: SelectAttr("id") also finds the attribute x:id
-			if a.Key == p.attr && p.isInSpace(e, a, spaces) {
-				out = append(out, placedValue{e, a.FullKey(), trimSpace(a.Value)})
+			if a.Key == p.attr && p.isInSpace(e, a, spaces) && !visit(placedValue{e, a.FullKey(), trimSpace(a.Value)}) {
+				return
 			}
 		}
 	}
-	return out
 }
 
 // selectValues returns the selected values, without surrounding white space.
@@ -288,15 +303,4 @@ func appendDescendants(e *etree.Element, seen map[*etree.Element]bool, out []*et
 		}
 	}
 	return out
-}
-
-// ownText returns the text directly in an element, without the text of inner elements.
-func ownText(e *etree.Element) string {
-	var b strings.Builder
-	for _, child := range e.Child {
-		if data, ok := child.(*etree.CharData); ok {
-			b.WriteString(data.Data)
-		}
-	}
-	return b.String()
 }

@@ -98,14 +98,18 @@ func coversPath(redacted, other string) bool {
 type redactedPlaces struct {
 	elements   map[*etree.Element]bool // the redacted elements; all elements inside are redacted, too
 	attributes map[placedValue]bool    // the redacted attributes; placedValue.text is empty in each
+	around     map[*etree.Element]bool // the elements around a redacted element, whose texts contain its text
 }
 
 func (c *compiledContract) findRedactedPlaces(doc *etree.Document) redactedPlaces {
-	found := redactedPlaces{map[*etree.Element]bool{}, map[placedValue]bool{}}
+	found := redactedPlaces{map[*etree.Element]bool{}, map[placedValue]bool{}, map[*etree.Element]bool{}}
 	for _, p := range c.secret {
 		for _, v := range p.selectPlacedValues(doc) {
 			if v.attribute == "" {
 				found.elements[v.element] = true
+				for e := v.element.Parent(); e != nil && !found.around[e]; e = e.Parent() {
+					found.around[e] = true
+				}
 			} else {
 				found.attributes[placedValue{element: v.element, attribute: v.attribute}] = true
 			}
@@ -114,12 +118,16 @@ func (c *compiledContract) findRedactedPlaces(doc *etree.Document) redactedPlace
 	return found
 }
 
-// hasValue reports whether a redacted path selects a value, or an element around the value.
+// hasValue reports whether a redacted path selects a value, an element around the value, or an element whose text is a
+// part of the value.
 func (r redactedPlaces) hasValue(v placedValue) bool {
 	if len(r.elements)+len(r.attributes) == 0 {
 		return false
 	}
 	around := v.element
+	if v.attribute == "" && r.around[around] {
+		return true
+	}
 	if v.attribute != "" {
 		if r.attributes[placedValue{element: v.element, attribute: v.attribute}] {
 			return true
@@ -272,7 +280,9 @@ func (c *compiledContract) cutValues(body []byte, text, encoding string, doc *et
 	var ranges []textRange
 	contents := 0
 	for _, p := range c.secret {
-		for _, v := range p.selectPlacedValues(doc) {
+		isNested := len(p.checkNested(doc)) > 0 // Accept refuses such a body; an earlier version can have taken it
+		found.HasMore = found.HasMore || isNested
+		for _, v := range p.selectRedacted(doc, isNested) {
 			at := places.spans[v.element]
 			cut := textRange{at.content, at.end}
 			var texts []string
@@ -304,6 +314,17 @@ func (c *compiledContract) cutValues(body []byte, text, encoding string, doc *et
 	found.Body = slices.Concat(body[:len(body)-len(rest)], replaceRanges(rest, mergeRanges(ranges),
 		encodeASCII(RedactedMark, encoding), encoding))
 	return found, nil
+}
+
+// selectRedacted returns the values that a redacted path selects, without their texts if these would be too long.
+func (p *path) selectRedacted(doc *etree.Document, isNested bool) (values []placedValue) {
+	if !isNested {
+		return p.selectPlacedValues(doc)
+	}
+	for _, e := range p.selectPlaces(doc) {
+		values = append(values, placedValue{element: e})
+	}
+	return values
 }
 
 // mergeRanges sorts ranges, and drops each range that lies inside another range.
@@ -387,8 +408,8 @@ func findAttribute(text string, start int, name string) (textRange, error) {
 	return textRange{}, fmt.Errorf("the attribute %s is not in its start tag", name)
 }
 
-// readContent returns the texts in an element's content: the text directly in each inner element, the attribute values
-// of each inner element, and the whole text of the content.
+// readContent returns the texts in an element's content: the text directly in the element and in each inner element, the
+// attribute values of each inner element, and the whole text of the content.
 func readContent(content string) ([]string, error) {
 	var values []string
 	var whole strings.Builder
@@ -398,7 +419,7 @@ func readContent(content string) ([]string, error) {
 		start := decoder.InputOffset()
 		token, err := decoder.RawToken()
 		if errors.Is(err, io.EOF) {
-			return append(values, trimSpace(whole.String())), nil
+			return append(values, trimSpace(own[0].String()), trimSpace(whole.String())), nil
 		}
 		if err != nil {
 			return nil, err

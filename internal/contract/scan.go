@@ -48,6 +48,7 @@ type scanner struct {
 type openElement struct {
 	raw      xml.Name
 	tree     *etree.Element // nil = not in the tree
+	holder   *etree.Element // gets the texts in the element; nil = they are not needed
 	declared []string       // namespace prefixes that the element declares
 }
 
@@ -131,8 +132,8 @@ func (s *scanner) checkToken(token xml.Token, raw string) string {
 		if problem := s.checkText(raw); problem != "" {
 			return problem
 		}
-		if parent := s.currentParent(); parent != nil {
-			parent.AddChild(etree.NewText(string(t)))
+		if len(s.open) > 0 && s.open[len(s.open)-1].holder != nil {
+			s.open[len(s.open)-1].holder.AddChild(etree.NewText(string(t)))
 		}
 	case xml.Directive:
 		problem := s.doctype.readDirective(raw, s.hasRoot)
@@ -176,6 +177,23 @@ func (s *scanner) appendElement(t xml.StartElement) *etree.Element {
 	return e
 }
 
+// findHolder returns the element of the tree that gets the texts in a new element, or nil if no path reads them. The
+// parameter tree is the new element, or nil if it is not in the tree: then the element around it that is in the tree
+// gets the texts, because they belong to its text, and one element that marks it as mixed content.
+func (s *scanner) findHolder(tree *etree.Element, local string) *etree.Element {
+	var around *etree.Element
+	if len(s.open) > 0 {
+		around = s.open[len(s.open)-1].holder
+	}
+	switch {
+	case tree != nil && (around != nil || s.needs.needsText(local)):
+		return tree
+	case tree == nil && around != nil && !hasElements(around):
+		around.AddChild(&etree.Element{Tag: local}) // no path selects it, because no path needs its name
+	}
+	return around
+}
+
 // checkText returns the problem of a text, or an empty string. The parameter raw is the text as the document has it.
 // Outside the root element, XML allows only plain white space: no CDATA section and no reference.
 func (s *scanner) checkText(raw string) string {
@@ -212,7 +230,8 @@ func (s *scanner) startElement(t xml.StartElement) string {
 		s.root, s.hasRoot = qualifiedName{uri, t.Name.Local}, true
 		s.needs = s.needsOf(s.root)
 	}
-	s.open = append(s.open, openElement{t.Name, s.appendElement(t), declared})
+	tree := s.appendElement(t)
+	s.open = append(s.open, openElement{t.Name, tree, s.findHolder(tree, t.Name.Local), declared})
 	return s.namespaces.checkAttributes(t.Attr)
 }
 

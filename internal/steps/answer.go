@@ -195,8 +195,9 @@ func (a *answer) parseXML() {
 			return nil // cannot happen: a settings file with an invalid path is refused
 		}
 		found[path] = nil
-		if values := tree.Texts(p); len(values) > 0 {
-			found[path] = values[0]
+		for value := range tree.Texts(p) {
+			found[path] = value
+			break
 		}
 		return found[path]
 	}

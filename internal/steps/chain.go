@@ -15,6 +15,14 @@ import (
 	"weir/internal/signin"
 )
 
+// Selections returns the values of a message that the steps of a contract read; nil if the contract has no steps.
+func (s *Sender) Selections(name string) []contract.Selection {
+	if ch := s.chains[name]; ch != nil {
+		return slices.Clone(ch.selections)
+	}
+	return nil
+}
+
 // chain has the compiled steps of a contract.
 type chain struct {
 	isSingle   bool              // the chain of the contracts without steps; see newSingle

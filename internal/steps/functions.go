@@ -24,7 +24,7 @@ import (
 // pathFunctions has the functions that expressions call with a path in the message, and the form in which each function
 // reads the values at the path.
 var pathFunctions = map[string]contract.Form{"text": contract.FormText, "texts": contract.FormText,
-	"number": contract.FormText, "has": contract.FormText, "inner": contract.FormInner, "outer": contract.FormOuter}
+	"number": contract.FormText, "line": contract.FormText, "has": contract.FormText, "inner": contract.FormInner, "outer": contract.FormOuter}
 
 // message has everything that expressions can read of a message.
 type message struct {
@@ -74,6 +74,14 @@ func addMessage(env map[string]any, m message) {
 	}
 	env["text"], env["inner"], env["outer"] = first(contract.FormText), first(contract.FormInner),
 		first(contract.FormOuter)
+	env["line"] = func(path string) any {
+		values := read(path, contract.FormText)
+		if len(values) == 0 {
+			return nil
+		}
+		m.budget.spend(int64(len(values[0])))
+		return normalizeSpace(values[0])
+	}
 	env["texts"] = func(path string) []string {
 		// A nil slice would become null in JSON, and some CMSs refuse null in place of a list.
 		values := read(path, contract.FormText)
@@ -101,6 +109,12 @@ func messageNames() []string {
 		names = append(names, name)
 	}
 	return names
+}
+
+// normalizeSpace makes one blank of each run of XML's white space, as normalize-space of XPath 1.0 does. Other spaces,
+// such as one that does not break, stay.
+func normalizeSpace(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) }), " ")
 }
 
 func parseNumber(path, text string) (any, error) {

@@ -3,6 +3,7 @@ package steps
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 	"strconv"
@@ -276,21 +277,31 @@ func judgeCall(a *answer, isLookUp bool) (action, string) {
 	if a.tree == nil || a.tree.Root() != "methodResponse" {
 		return unknownFailure(isLookUp), "the answer is not one of XML-RPC"
 	}
-	codes := a.tree.Texts(faultCode)
-	if len(codes) == 0 {
+	code, hasCode := firstText(a.tree.Texts(faultCode), func(string) bool { return true })
+	if !hasCode {
 		if a.XML("/methodResponse/fault") != nil {
 			return unknownFailure(isLookUp), "a fault without a code"
 		}
 		return actionOK, ""
 	}
-	words := "fault " + codes[0]
-	for _, text := range slices.Concat(a.tree.Texts(faultText), a.tree.Texts(faultPlain)) {
-		if text != "" {
+	words := "fault " + code
+	for _, path := range []contract.TreePath{faultText, faultPlain} {
+		if text, has := firstText(a.tree.Texts(path), func(text string) bool { return text != "" }); has {
 			words += ": " + text
 			break
 		}
 	}
-	return judgeCode(codes[0], isLookUp), words
+	return judgeCode(code, isLookUp), words
+}
+
+// firstText returns the first text that is wanted.
+func firstText(texts iter.Seq[string], isWanted func(string) bool) (text string, found bool) {
+	for text := range texts {
+		if isWanted(text) {
+			return text, true
+		}
+	}
+	return "", false
 }
 
 // judgeCode returns the action for a code of an error that is an HTTP status. For another code, the failure is unknown.

@@ -104,7 +104,7 @@ func TestSender_Until(t *testing.T) {
 func TestSender_Bodies(t *testing.T) {
 	t.Parallel()
 	const hostile = `<article><title>&lt;b&gt;"x" &amp; 'y'</title><path>a/../b?c=d#e</path>` +
-		`<dots>..</dots><tag>1</tag><tag>2&amp;3</tag></article>`
+		`<dots>..</dots><tag>1</tag><tag>2&amp;3</tag><mixed>` + "\n a <i>b\n\tc</i>  d  " + `</mixed></article>`
 	for name, c := range map[string]struct{ step, address, kind, body string }{
 		"Path": {
 			`{ get: "/i/{{ text('./path') }}/{{ text('./dots') }}" }`, "/i/a%2F..%2Fb%3Fc=d%23e/%2E%2E", "", "",
@@ -116,6 +116,10 @@ func TestSender_Bodies(t *testing.T) {
 		"JSON": {
 			`{ post: /a, json: { t: "{{ text('./title') }}", u: "-{{ text('./title') }}-" } }`, "/a",
 			"application/json", `{"t":"<b>\"x\" & 'y'","u":"-<b>\"x\" & 'y'-"}`,
+		},
+		"Line": {
+			`{ post: /a, json: { t: "{{ text('./mixed') }}", u: "{{ line('./mixed') }}", v: "{{ line('./none') }}" } }`,
+			"/a", "application/json", `{"t":"a b\n\tc  d ","u":"a b c d "}`,
 		},
 		"EmptyList": {
 			`{ post: /a, json: { t: "{{ texts('./none') }}" } }`, "/a", "application/json", `{"t":[]}`,
