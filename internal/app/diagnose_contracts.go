@@ -11,7 +11,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
-	"weir/internal/overview/lists"
+	"weir/internal/lane/lists"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )

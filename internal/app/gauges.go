@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
-	"weir/internal/overview/lists"
+	"weir/internal/lane/lists"
 )
 
 const (

@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
-	"weir/internal/lane/rows"
-	"weir/internal/storage"
+	"weir/internal/lane/lists"
 	"weir/internal/weir"
 )
 
@@ -53,30 +52,13 @@ func (f *Filter) isSelected(e *lane.Entry) bool {
 
 // Position is the place up to which the steps have read the waiting messages. The zero value is the beginning.
 type Position struct {
-	Lane  int         `json:"l"` // index among the lanes that the filter selects
-	Part  waitingPart `json:"p"`
-	After string      `json:"a"` // key of the last row that was read in this part; "" = none
-	Epoch int         `json:"e"` // epoch whose lanes the steps have read; 0 at the beginning
+	Lane int `json:"l"` // index among the lanes that the filter selects
+	lists.WaitingPlace
+	Epoch int `json:"e"` // epoch whose lanes the steps have read; 0 at the beginning
 }
 
 // IsValid reports whether a step can have returned the position.
-func (p Position) IsValid() bool {
-	prefix := map[waitingPart]string{partScheduled: rows.DuePrefix, partLog: rows.MessagePrefix,
-		partHeld: rows.HeldPrefix}[p.Part]
-	return p.Lane >= 0 && p.Epoch >= 0 && prefix != "" && (p.After == "" || strings.HasPrefix(p.After, prefix))
-}
-
-// waitingPart is one of the three parts of a lane's rows that have waiting messages. A message moves only to partHeld:
-// from partScheduled when the message is due, or from partLog when the message's key is blocked. The steps read
-// partHeld last, so they miss no message that moves.
-type waitingPart int
-
-const (
-	partScheduled waitingPart = iota
-	partLog
-	partHeld
-	partEnd // number of parts
-)
+func (p Position) IsValid() bool { return p.Lane >= 0 && p.Epoch >= 0 && p.WaitingPlace.IsValid() }
 
 // Counts has the numbers of messages that a step has selected and cancelled.
 type Counts struct {
@@ -84,9 +66,6 @@ type Counts struct {
 	Selected int64 // waiting messages that the filter selects
 	Lanes    []int // lanes with selected messages, in rising order; nil if the call only counts
 }
-
-// waitingPage is the largest number of rows of a page.
-const waitingPage = 500
 
 // Canceller cancels messages in the lanes of a store. It is safe for concurrent use.
 type Canceller struct{ Store *lane.Store }
@@ -142,75 +121,10 @@ func (c Canceller) cancelEach(ctx context.Context, number int, entries []*lane.E
 
 // readPage reads one page of messages at a position, and returns the position of the next page.
 func (c Canceller) readPage(ctx context.Context, number int, at Position) ([]*lane.Entry, Position, error) {
-	if at.Part == partLog {
-		return c.readLogPage(ctx, number, at)
+	entries, next, isLast, err := lists.Reader{Store: c.Store}.ReadWaitingPage(ctx, number, at.WaitingPlace)
+	if isLast {
+		return entries, Position{Lane: at.Lane + 1}, err
 	}
-	prefix := rows.DuePrefix
-	if at.Part == partHeld {
-		prefix = rows.HeldPrefix
-	}
-	page, err := c.Store.Table.Range(ctx, waitingQuery(c.Store.Partition(number), prefix, at.After,
-		rows.Names(rows.Seq)))
-	if err != nil {
-		return nil, at, err
-	}
-	var seqs []int64
-	for _, r := range page.Rows {
-		seq := lane.HeldFrom(r).Seq
-		if at.Part == partScheduled {
-			d, err := lane.ParseDueKey(r.Key)
-			if err != nil {
-				return nil, at, err
-			}
-			seq = d.Seq
-		}
-		seqs = append(seqs, seq)
-	}
-	slices.Sort(seqs)
-	seqs = slices.Compact(seqs)
-	slices.Reverse(seqs)
-	entries, _, err := c.Store.ReadMany(ctx, number, seqs)
-	return entries, at.positionAfter(page), err
-}
-
-// readLogPage reads one page of the log. The first page begins at the lane's cursor.
-func (c Canceller) readLogPage(ctx context.Context, number int, at Position) ([]*lane.Entry, Position, error) {
-	behind := at.After
-	if behind == "" {
-		control, err := c.Store.ReadControl(ctx, number)
-		if err != nil {
-			return nil, at, err
-		}
-		behind = rows.MessageKey(max(control.Tail.Cursor-1, 0))
-	}
-	page, err := c.Store.Table.Range(ctx,
-		waitingQuery(c.Store.Partition(number), rows.MessagePrefix, behind, lane.ListColumns))
-	if err != nil {
-		return nil, at, err
-	}
-	entries, err := c.Store.EntriesFrom(ctx, number, page.Rows)
-	// Scheduled and held messages are read in their own parts.
-	entries = slices.DeleteFunc(entries, func(e *lane.Entry) bool { return e.IsHeld || e.Stage == weir.Scheduled })
-	return entries, at.positionAfter(page), err
-}
-
-func waitingQuery(partition, prefix, behind string, columns []string) storage.Query {
-	q := storage.Query{Partition: partition, From: prefix, To: rows.PrefixEnd(prefix), Limit: waitingPage,
-		Columns: columns}
-	if behind != "" {
-		q.From, q.After = "", behind
-	}
-	return q
-}
-
-// positionAfter returns the position of the page that follows this page.
-func (p Position) positionAfter(page storage.Page) Position {
-	if page.More || len(page.Rows) == waitingPage {
-		p.After = page.Rows[len(page.Rows)-1].Key
-		return p
-	}
-	if p.Part, p.After = p.Part+1, ""; p.Part == partEnd {
-		p = Position{Lane: p.Lane + 1}
-	}
-	return p
+	at.WaitingPlace = next
+	return entries, at, err
 }

@@ -13,6 +13,7 @@ import (
 	"weir/internal/bulkcancel"
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
+	"weir/internal/lane/lists"
 	"weir/internal/storage/storagetest"
 	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
@@ -185,10 +186,10 @@ func TestPosition_IsValid(t *testing.T) {
 		want     bool
 	}{
 		"Beginning":         {bulkcancel.Position{}, true},
-		"ScheduledRow":      {bulkcancel.Position{Lane: 2, After: "s_1"}, true},
-		"RowOfAnotherPart":  {bulkcancel.Position{After: "!head"}, false},
+		"ScheduledRow":      {bulkcancel.Position{Lane: 2, WaitingPlace: lists.WaitingPlace{After: "s_1"}}, true},
+		"RowOfAnotherPart":  {bulkcancel.Position{WaitingPlace: lists.WaitingPlace{After: "!head"}}, false},
 		"NegativeLane":      {bulkcancel.Position{Lane: -1}, false},
-		"PartThatIsUnknown": {bulkcancel.Position{Part: 3}, false},
+		"PartThatIsUnknown": {bulkcancel.Position{WaitingPlace: lists.WaitingPlace{Part: 3}}, false},
 	} {
 		if got := c.position.IsValid(); got != c.want {
 			t.Errorf("%s: got %t for %+v, want %t", name, got, c.position, c.want)

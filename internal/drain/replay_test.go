@@ -10,7 +10,7 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
-	"weir/internal/overview/lists"
+	"weir/internal/lane/lists"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )

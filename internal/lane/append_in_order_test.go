@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
-	"weir/internal/relane/epochend"
+	"weir/internal/lane/epochend"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"

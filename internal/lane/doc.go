@@ -9,12 +9,12 @@
 //	!head                  next sequence number, request number, sealed; receivers, the API and a change of the
 //	                       number of lanes write this row
 //	!heir                  the last claim of a process to the lane
-//	!mail                  exists if the outbox may have events; package notify/outbox writes this row
+//	!mail                  exists if the outbox may have events; package outbox writes this row
 //	!mailed                the receivers of events that got, or will get, an event about the lane's present
-//	                       pause or backlog; package notify/outbox writes this row
+//	                       pause or backlog; package outbox writes this row
 //	!pause                 an operator's pause of the lane
 //	!pause_<hash>          an operator's pause of one key
-//	!replay_<id>           a bulk replay under way; in lane 0 only; package replay/jobrow writes this row
+//	!replay_<id>           a bulk replay under way; in lane 0 only; package jobrow writes this row
 //	!sums                  a further counter, written by the holder: the number of discarded messages
 //	!swept                 the position of retention in the log, and the time at which retention continues
 //	!tail                  nonce, fence, commit number, cursor, counters, closed, …; the holder writes this row
@@ -25,7 +25,7 @@
 //	k_<hash>               the newest delivered version of a key and contract
 //	l_<hash>               the last delivery of a key that has dead messages
 //	m_<seq>                the message, its stage and its attempts
-//	n_<when>_<event>_<to>  an event in the outbox; package notify/outbox writes this row
+//	n_<when>_<event>_<to>  an event in the outbox; package outbox writes this row
 //	o_<epoch>.<lane>.<seq> a message of an earlier epoch → its copy in this lane
 //	r_<block>_<position>   a held message of a block; tells whether the message was tried, or replayed
 //	s_<due>_<seq>          a scheduled message, sorted by its due time

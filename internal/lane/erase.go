@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"weir/internal/lane/epochs"
+	"weir/internal/lane/outbox"
 	"weir/internal/lane/rows"
-	"weir/internal/notify/outbox"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )

@@ -3,7 +3,7 @@ package lane
 import (
 	"time"
 
-	"weir/internal/notify/outbox"
+	"weir/internal/lane/outbox"
 	"weir/internal/weir"
 )
 

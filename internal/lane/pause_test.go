@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/relane/epochend"
+	"weir/internal/lane/epochend"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/lane/outbox"
 	"weir/internal/lane/rows"
-	"weir/internal/notify/outbox"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/notify/outbox"
+	"weir/internal/lane/outbox"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 )

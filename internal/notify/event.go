@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"weir/internal/notify/outbox"
+	"weir/internal/lane/outbox"
 	"weir/internal/weir"
 )
 

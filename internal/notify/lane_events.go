@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
-	"weir/internal/notify/outbox"
+	"weir/internal/lane/outbox"
 	"weir/internal/storage"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
+	"weir/internal/lane/lists"
 	"weir/internal/notify"
-	"weir/internal/overview/lists"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"weir/internal/notify/outbox"
+	"weir/internal/lane/outbox"
 )
 
 const (

@@ -3,7 +3,7 @@ package notify
 import (
 	"time"
 
-	"weir/internal/notify/outbox"
+	"weir/internal/lane/outbox"
 )
 
 // untilNextRead returns the time until the next read, and reports whether a read is wanted.

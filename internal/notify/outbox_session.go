@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"weir/internal/notify/outbox"
+	"weir/internal/lane/outbox"
 	"weir/internal/panics"
 	"weir/internal/storage"
 )

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/lane/outbox"
 	"weir/internal/lease"
-	"weir/internal/notify/outbox"
 	"weir/internal/panics"
 	"weir/internal/storage"
 )

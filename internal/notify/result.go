@@ -3,7 +3,7 @@ package notify
 import (
 	"time"
 
-	"weir/internal/notify/outbox"
+	"weir/internal/lane/outbox"
 	"weir/internal/retry"
 	"weir/internal/storage"
 )

@@ -3,7 +3,7 @@ package notify
 import (
 	"time"
 
-	"weir/internal/notify/outbox"
+	"weir/internal/lane/outbox"
 )
 
 // retryWaits are the waits after the tries of an event:

@@ -11,7 +11,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
-	"weir/internal/notify/outbox"
+	"weir/internal/lane/outbox"
 	"weir/internal/storage"
 )
 

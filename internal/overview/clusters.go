@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
-	"weir/internal/overview/lists"
+	"weir/internal/lane/lists"
 	"weir/internal/weir"
 )
 

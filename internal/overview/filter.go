@@ -6,7 +6,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
-	"weir/internal/overview/lists"
+	"weir/internal/lane/lists"
 	"weir/internal/weir"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
-	"weir/internal/overview/lists"
+	"weir/internal/lane/lists"
 	"weir/internal/weir"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"weir/internal/lane"
-	"weir/internal/overview/lists"
+	"weir/internal/lane/lists"
 	"weir/internal/weir"
 )
 

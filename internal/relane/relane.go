@@ -11,9 +11,9 @@ import (
 	"weir/internal/clock"
 	"weir/internal/fold"
 	"weir/internal/lane"
+	"weir/internal/lane/epochend"
 	"weir/internal/lane/epochs"
 	"weir/internal/lease"
-	"weir/internal/relane/epochend"
 	"weir/internal/retry"
 	"weir/internal/storage"
 )

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/relane/epochend"
+	"weir/internal/lane/epochend"
 )
 
 func TestDescribeRemaining(t *testing.T) {

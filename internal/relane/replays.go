@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"weir/internal/lane/epochs"
-	"weir/internal/replay/jobrow"
+	"weir/internal/lane/jobrow"
 )
 
 // A bulk replay works in the lanes of one epoch, so the number of lanes must not change while a bulk replay runs. There

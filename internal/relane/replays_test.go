@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"weir/internal/lane/epochs"
+	"weir/internal/lane/jobrow"
 	"weir/internal/relane"
-	"weir/internal/replay/jobrow"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
 )

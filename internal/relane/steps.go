@@ -11,9 +11,9 @@ import (
 
 	"weir/internal/clock"
 	"weir/internal/lane"
+	"weir/internal/lane/epochend"
 	"weir/internal/lane/epochs"
 	"weir/internal/lease"
-	"weir/internal/relane/epochend"
 )
 
 // maxPausesNamed is the number of pauses that an error names.

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 
-	"weir/internal/overview/lists"
-	"weir/internal/replay/jobrow"
+	"weir/internal/lane/jobrow"
+	"weir/internal/lane/lists"
 )
 
 // checkpoint is a job's stored progress, from which another process can continue the job. The names of the fields must

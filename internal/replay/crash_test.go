@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/lane/jobrow"
 	"weir/internal/replay"
-	"weir/internal/replay/jobrow"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 )

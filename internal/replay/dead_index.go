@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"weir/internal/lane"
-	"weir/internal/overview/lists"
+	"weir/internal/lane/lists"
 )
 
 // deadPage is the largest number of dead messages of one query: the limit of Azure tables.

@@ -8,7 +8,7 @@ import (
 
 	"weir/internal/job"
 	"weir/internal/lane"
-	"weir/internal/overview/lists"
+	"weir/internal/lane/lists"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )

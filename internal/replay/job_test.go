@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"weir/internal/lane"
-	"weir/internal/overview/lists"
+	"weir/internal/lane/jobrow"
+	"weir/internal/lane/lists"
 	"weir/internal/replay"
-	"weir/internal/replay/jobrow"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )

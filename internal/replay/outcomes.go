@@ -3,7 +3,7 @@ package replay
 import (
 	"context"
 
-	"weir/internal/overview/lists"
+	"weir/internal/lane/lists"
 	"weir/internal/weir"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"weir/internal/job"
 	"weir/internal/lane"
-	"weir/internal/overview/lists"
-	"weir/internal/replay/jobrow"
+	"weir/internal/lane/jobrow"
+	"weir/internal/lane/lists"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"weir/internal/lane"
-	"weir/internal/relane/epochend"
+	"weir/internal/lane/epochend"
+	"weir/internal/lane/jobrow"
 	"weir/internal/replay"
-	"weir/internal/replay/jobrow"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )

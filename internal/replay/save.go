@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"weir/internal/overview/lists"
-	"weir/internal/replay/jobrow"
+	"weir/internal/lane/jobrow"
+	"weir/internal/lane/lists"
 	"weir/internal/storage"
 )
 

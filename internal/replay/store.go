@@ -10,7 +10,7 @@ import (
 
 	"weir/internal/job"
 	"weir/internal/lane"
-	"weir/internal/replay/jobrow"
+	"weir/internal/lane/jobrow"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/lane"
-	"weir/internal/overview/lists"
+	"weir/internal/lane/lists"
 	"weir/internal/replay"
 	"weir/internal/storage"
 	"weir/internal/storage/memory"

@@ -6,8 +6,8 @@ import (
 	"regexp"
 	"time"
 
+	"weir/internal/lane/jobrow"
 	"weir/internal/replay"
-	"weir/internal/replay/jobrow"
 	"weir/internal/weir"
 )
 

@@ -103,7 +103,7 @@ var mutants = []mutant{
 	{"a schedule moves on before its message is filed", "recur/occurrence.go", "return receipt, err\n\t}\n\tid :=", "return receipt, nil\n\t}\n\tid :=", "recurring", ""},
 	{"a callback is not written with the final stage", "lane/batch.go", "c.addCallback(e.Seq(), e.Message.Callback, stage, at)", "", "untold", ""},
 	{"a held message that is superseded loses its callback", "lane/key_queue.go", `Callback: rows.Callback.Of(v), `, "", "untold", "3000@131"},
-	{"an outbox is taken for empty although an event came meanwhile", "notify/outbox/outbox.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: marker})", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: storage.AnyETag})", "untold", "3000@119"},
+	{"an outbox is taken for empty although an event came meanwhile", "lane/outbox/outbox.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: marker})", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: storage.AnyETag})", "untold", "3000@119"},
 	{"a page that is not full is taken for the end", "lane/rows/paging.go", "more && len(found) < limit; {", "more && len(found) == 0; {", "rows|repeat|superseded|stuck", "3000@27"},
 	{"an event is dropped at its first failure", "notify/result.go", "if now.Sub(next.FirstTriedAt) >= giveUpAfter {", "if true {", "untold", "3000@16"},
 	{"events of a receiver that is away are postponed", "notify/lines.go", "\t\tt.leaveInRow(l, m.Event)\n\t}", "\t\tt.handleFailure(m.Event, response{})\n\t}", "rewritten", "3000@16"},

@@ -16,8 +16,8 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/lane/outbox"
 	"weir/internal/lease"
-	"weir/internal/notify/outbox"
 	"weir/internal/storage"
 	"weir/internal/testkit/linear"
 )

@@ -14,7 +14,7 @@ import (
 	"slices"
 
 	"weir/internal/lane"
-	"weir/internal/overview/lists"
+	"weir/internal/lane/lists"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )

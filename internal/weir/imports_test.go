@@ -32,7 +32,7 @@ var may = map[string][]string{
 	"weir/internal/lane/rows":   {"weir/internal/clock", "weir/internal/storage"},
 	"weir/internal/lane/epochs": {"weir/internal/fold", "weir/internal/lane/rows", "weir/internal/storage"},
 	"weir/internal/lane": {"weir/internal/clock", "weir/internal/fold", "weir/internal/lane/epochs",
-		"weir/internal/lane/rows", "weir/internal/notify/outbox", "weir/internal/weir", "weir/internal/storage"},
+		"weir/internal/lane/rows", "weir/internal/lane/outbox", "weir/internal/weir", "weir/internal/storage"},
 	"weir/internal/filing": {"weir/internal/fold", "weir/internal/lane", "weir/internal/weir"},
 	"weir/internal/rabbitmq": {"weir/internal/clock", "weir/internal/filing", "weir/internal/lane",
 		"weir/internal/retry", "weir/internal/weir"},
@@ -42,13 +42,13 @@ var may = map[string][]string{
 		"weir/internal/lease", "weir/internal/storage"},
 	"weir/internal/relane": {"weir/internal/clock", "weir/internal/fold", "weir/internal/lane",
 		"weir/internal/lane/epochs",
-		"weir/internal/lease", "weir/internal/relane/epochend", "weir/internal/replay/jobrow",
+		"weir/internal/lease", "weir/internal/lane/epochend", "weir/internal/lane/jobrow",
 		"weir/internal/retry", "weir/internal/storage"},
-	"weir/internal/relane/epochend": {"weir/internal/lane", "weir/internal/lane/rows", "weir/internal/weir",
+	"weir/internal/lane/epochend": {"weir/internal/lane", "weir/internal/lane/rows", "weir/internal/weir",
 		"weir/internal/storage"},
 	"weir/internal/job": {"weir/internal/clock", "weir/internal/lease", "weir/internal/storage"},
 	"weir/internal/replay": {"weir/internal/clock", "weir/internal/weir", "weir/internal/wire", "weir/internal/job",
-		"weir/internal/lane", "weir/internal/overview/lists", "weir/internal/replay/jobrow",
+		"weir/internal/lane", "weir/internal/lane/lists", "weir/internal/lane/jobrow",
 		"weir/internal/storage"},
 	"weir/internal/batch": {"weir/internal/contract", "weir/internal/filing", "weir/internal/job",
 		"weir/internal/lane", "weir/internal/lane/epochs", "weir/internal/retry",
@@ -57,9 +57,9 @@ var may = map[string][]string{
 	"weir/internal/inbox": {"weir/internal/batch", "weir/internal/filing", "weir/internal/lane",
 		"weir/internal/lease", "weir/internal/retry", "weir/internal/storage",
 		"weir/internal/storage/listing", "weir/internal/weir", "weir/internal/wire"},
-	"weir/internal/replay/jobrow": {"weir/internal/lane", "weir/internal/lane/rows", "weir/internal/weir",
+	"weir/internal/lane/jobrow": {"weir/internal/lane", "weir/internal/lane/rows", "weir/internal/weir",
 		"weir/internal/storage"},
-	"weir/internal/verify": {"weir/internal/weir", "weir/internal/lane", "weir/internal/overview/lists",
+	"weir/internal/verify": {"weir/internal/weir", "weir/internal/lane", "weir/internal/lane/lists",
 		"weir/internal/storage"},
 	"weir/internal/wire": {"weir/internal/weir"},
 	"weir/internal/poll": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
@@ -76,16 +76,15 @@ var may = map[string][]string{
 	"weir/internal/recur": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
 		"weir/internal/storage", "weir/internal/storage/listing"},
 	"weir/internal/overview": {"weir/internal/weir", "weir/internal/lane", "weir/internal/lane/epochs",
-		"weir/internal/overview/lists", "weir/internal/storage"},
-	"weir/internal/overview/lists": {"weir/internal/weir", "weir/internal/lane", "weir/internal/lane/rows",
+		"weir/internal/lane/lists", "weir/internal/storage"},
+	"weir/internal/lane/lists": {"weir/internal/weir", "weir/internal/lane", "weir/internal/lane/rows",
 		"weir/internal/storage"},
 	"weir/internal/notify": {"weir/internal/conceal", "weir/internal/weir", "weir/internal/lane",
-		"weir/internal/lane/epochs", "weir/internal/lease", "weir/internal/notify/outbox",
+		"weir/internal/lane/epochs", "weir/internal/lease", "weir/internal/lane/outbox",
 		"weir/internal/retry", "weir/internal/storage"},
-	"weir/internal/bulkdiscard": {"weir/internal/lane", "weir/internal/overview/lists", "weir/internal/weir"},
-	"weir/internal/bulkcancel": {"weir/internal/lane", "weir/internal/lane/rows", "weir/internal/weir",
-		"weir/internal/storage"},
-	"weir/internal/notify/outbox": {"weir/internal/lane/rows", "weir/internal/weir", "weir/internal/storage"},
+	"weir/internal/bulkdiscard": {"weir/internal/lane", "weir/internal/lane/lists", "weir/internal/weir"},
+	"weir/internal/bulkcancel":  {"weir/internal/lane", "weir/internal/lane/lists", "weir/internal/weir"},
+	"weir/internal/lane/outbox": {"weir/internal/lane/rows", "weir/internal/weir", "weir/internal/storage"},
 	"weir/internal/audit": {"weir/internal/weir", "weir/internal/storage", "weir/internal/httpio",
 		"weir/internal/lane"},
 	"weir/internal/export":  {"weir/internal/httpio"},
@@ -128,6 +127,13 @@ var may = map[string][]string{
 
 // guard is the package with the guards of goroutines.
 const guard = "weir/internal/panics"
+
+// storedRows is the package with the keys and columns of the rows of a lane. Only the package lanes, and the packages
+// below it, import it: a row that two rooms write would have two meanings.
+const (
+	lanes      = "weir/internal/lane"
+	storedRows = lanes + "/rows"
+)
 
 // wiring is the package that assembles the program. It can import each package except the commands (internal/cli,
 // handler). Only internal/cli imports wiring.
@@ -177,6 +183,8 @@ func whyForbidden(pkg, imported string) string {
 	}
 	allowed, listed := may[pkg]
 	switch {
+	case imported == storedRows && pkg != lanes && !strings.HasPrefix(pkg, lanes+"/"):
+		return "only internal/lane and the packages below it know stored rows"
 	case imported == "weir/handler" || imported == "weir/internal/cli" && pkg != "weir/handler":
 		return "the commands are on top: only the binary imports them"
 	case imported == wiring && pkg != "weir/internal/cli":

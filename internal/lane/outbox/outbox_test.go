@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
-	"weir/internal/notify/outbox"
+	"weir/internal/lane/outbox"
 	"weir/internal/storage"
 	"weir/internal/testkit/lanetest"
 )

@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"weir/internal/relane/epochend"
-	"weir/internal/replay/jobrow"
+	"weir/internal/lane/epochend"
+	"weir/internal/lane/jobrow"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/testkit/lanetest"

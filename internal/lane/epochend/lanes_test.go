@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/lane/epochend"
 	"weir/internal/lane/rows"
-	"weir/internal/relane/epochend"
 	"weir/internal/storage/storagetest"
 	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
