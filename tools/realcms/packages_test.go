@@ -15,7 +15,7 @@ type machine struct {
 	packages  string   // lines of dpkg-query; "-" = there is no apt
 	system    string   // ID of os-release
 	root      bool
-	sudo      string // exit code of sudo; "" = not installed
+	sudo      string // exit code of sudo, a word of the shell; "" = not installed
 	env       string // name=value
 }
 
@@ -78,11 +78,14 @@ func (m machine) runInstall(t *testing.T, args ...string) (string, int) {
 
 func TestInstallPackages(t *testing.T) {
 	t.Parallel()
-	programs := []string{"make", "gcc", "curl", "chromium", "strace"}
+	programs := []string{"make", "gcc", "curl", "chromium-headless-shell", "strace"}
 	full := machine{programs: programs, node: "v20.1.0", gov: "go1.26.8", packages: allPackages, system: "debian"}
 	bare := full
 	bare.programs, bare.packages = []string{"make"}, ""
-	const missing = "missing: curl gcc libc6-dev chromium strace php-cli php-mysql php-xml php-curl " +
+	whole := full
+	whole.programs = []string{"make", "gcc", "curl", "chromium", "strace"}
+	const joins = "installing chromium-headless-shell: with it the tests of pages take half of the processor time\n"
+	const missing = "missing: curl gcc libc6-dev chromium-headless-shell strace php-cli php-mysql php-xml php-curl " +
 		"mariadb-server-core mariadb-client-core rabbitmq-server\n"
 	const noNode = "Node 20 with npm is missing: install it from https://nodejs.org"
 	with := func(m machine, change func(*machine)) machine {
@@ -149,9 +152,23 @@ func TestInstallPackages(t *testing.T) {
 		"Chromium is a snap": {with(bare, func(m *machine) {
 			m.system, m.programs = "ubuntu", []string{"make", "curl", "gcc", "strace"}
 			m.packages = allPackages
-		}), nil, "missing: chromium\nUbuntu has Chromium only as a snap, which the tests cannot use: " +
+		}), nil, "missing: chromium-headless-shell\nUbuntu has Chromium only as a snap, which the tests cannot use: " +
 			"install Google Chrome, then sudo ln -s /usr/bin/google-chrome /usr/local/bin/chromium\n", 2},
-		"Ubuntu with a Chromium": {with(full, func(m *machine) { m.system = "ubuntu" }), nil, "", 0},
+		"Ubuntu with a Chromium": {with(whole, func(m *machine) { m.system, m.sudo = "ubuntu", "0" }), nil, "", 0},
+		"a whole Chromium does":  {whole, nil, "", 0},
+		"a whole Chromium, check": {
+			with(whole, func(m *machine) { m.sudo = "0" }), []string{"--check"}, "", 0,
+		},
+		"a whole Chromium, INSTALL=0": {
+			with(whole, func(m *machine) { m.sudo, m.env = "0", "INSTALL=0" }), nil, "", 0,
+		},
+		"the shell joins a whole Chromium": {
+			with(whole, func(m *machine) { m.sudo = "0" }), nil, joins, 0,
+		},
+		"no apt takes the shell": {
+			with(whole, func(m *machine) { m.sudo = `$(test "$2" != env; echo $?)` }),
+			nil, joins + "it was not installed: the tests take chromium\n", 0,
+		},
 		"nothing is asked for 0": {with(full, func(m *machine) { m.env = "INSTALL=0" }), nil, "", 0},
 		"Node and Go are missing": {
 			with(full, func(m *machine) { m.node, m.gov = "", "" }),
