@@ -24,10 +24,10 @@ func TestBatch_Encodings(t *testing.T) {
 		encoding              encoding.Encoding
 		partType              string
 	}{
-		"latin1": {"", "ISO-8859-1", charmap.ISO8859_1, "application/xml"},
+		"latin1": {"", "ISO-8859-1", charmap.ISO8859_1, "application/xml; charset=utf-8"},
 		"windows-1252": {"text/xml; charset=windows-1252", "windows-1252", charmap.Windows1252,
 			"text/xml; charset=utf-8"},
-		"utf-16": {"", "utf-16", unicode.UTF16(unicode.LittleEndian, unicode.UseBOM), "application/xml"},
+		"utf-16": {"", "utf-16", unicode.UTF16(unicode.LittleEndian, unicode.UseBOM), "application/xml; charset=utf-8"},
 		"utf-16be": {"text/xml; charset=utf-16be", "utf-16", unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM),
 			"text/xml; charset=utf-8"},
 	} {

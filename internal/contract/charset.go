@@ -2,16 +2,13 @@ package contract
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
-
-	"golang.org/x/text/encoding/charmap"
 
 	"weir/internal/weir"
 )
@@ -26,13 +23,6 @@ const (
 	latin1      = "iso-8859-1"
 	windows1252 = "windows-1252"
 )
-
-var aliases = map[string]string{
-	"utf-8": utf8Name, "utf8": utf8Name, "us-ascii": ascii, "ascii": ascii, "utf-16": utf16Name, "utf16": utf16Name,
-	"utf-16le": utf16LE, "utf-16be": utf16BE, "iso-8859-1": latin1, "iso8859-1": latin1, "iso_8859-1": latin1,
-	"latin1": latin1, "latin-1": latin1,
-	"windows-1252": windows1252, "cp1252": windows1252, "cp-1252": windows1252,
-}
 
 var byteOrderMarks = []struct {
 	mark []byte
@@ -59,11 +49,18 @@ func decodeBody(body []byte, charset string) (string, error) {
 
 // decodeKnown does what decodeBody does, and also returns the name of the encoding.
 func decodeKnown(body []byte, charset string) (text, encoding string, err error) {
-	encoding, length, err := findEncoding(body, charset)
+	start, err := findEncoding(body, charset)
 	if err != nil {
 		return "", "", err
 	}
+	encoding, length := start.encoding, start.declaration
 	_, rest := cutByteOrderMark(body)
+	if start.conflict != nil {
+		if !isASCII(rest) {
+			return "", "", start.conflict
+		}
+		encoding = utf8Name
+	}
 	text, ok := convertToUTF8(rest, encoding)
 	if !ok {
 		return "", "", malformedErrorAt("encoding",
@@ -86,34 +83,55 @@ func CheckText(contentType, text string) error {
 	if err != nil {
 		return err
 	}
-	encoding, _, err := findEncoding([]byte(text), charset)
-	isASCII := strings.IndexFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
-	if err != nil || encoding == utf8Name || isASCII {
+	start, err := findEncoding([]byte(text), charset)
+	switch {
+	case err != nil || start.encoding == utf8Name || isASCII([]byte(text)):
 		return err
+	case start.conflict != nil:
+		return start.conflict
 	}
 	return encodingError("the text is in UTF-8, and its declaration or charset parameter says " +
-		strings.ToUpper(encoding))
+		strings.ToUpper(start.encoding))
 }
 
-// findEncoding returns the encoding of a document that begins with the bytes head, and the length of its XML
-// declaration in UTF-8. The bytes must contain the whole declaration. Each way in calls findEncoding, so that all of
+// documentStart is the result of findEncoding.
+type documentStart struct {
+	encoding    string
+	declaration int // length of the XML declaration in UTF-8
+	// conflict is the error of two labels that name different encodings. It counts only if the document is not plain
+	// ASCII, which has the same bytes in both encodings. Then encoding is that of the first label.
+	conflict error
+}
+
+// isASCII reports whether all bytes are ASCII.
+func isASCII(b []byte) bool {
+	return !slices.ContainsFunc(b, func(c byte) bool { return c >= utf8.RuneSelf })
+}
+
+// isLikeASCII reports whether ASCII characters have the same bytes in an encoding, and these bytes no other meaning.
+func isLikeASCII(encoding string) bool { return !isUTF16(encoding) && encoding != iso2022JP }
+
+// findEncoding returns the encoding of a document that begins with the bytes head. The bytes must contain the whole XML
+// declaration. Each way in calls findEncoding, so that all of
 // them refuse the same documents because of their encoding, and can do so before they have the whole document.
-func findEncoding(head []byte, charset string) (encoding string, declaration int, err error) {
+func findEncoding(head []byte, charset string) (found documentStart, err error) {
 	if packed := findPacking(head); packed != "" {
-		return "", 0, unsupportedError(fmt.Sprintf("the body is %s, and not XML: send it unpacked", packed))
+		return found, unsupportedError(fmt.Sprintf("the body is %s, and not XML: send it unpacked", packed))
 	}
 	marked, rest := cutByteOrderMark(head)
 	param, err := canonicalEncoding(charset, "charset parameter")
 	if err != nil {
-		return "", 0, err
+		return found, err
 	}
 	chosen, err := reconcileEncodings(marked, "byte order mark", param, "charset parameter")
 	if err != nil {
-		return "", 0, err
+		return found, err
 	}
+	where := "byte order mark"
 	if marked == "" {
+		where = "charset parameter"
 		if err := checkUnmarked(rest, chosen); err != nil {
-			return "", 0, err
+			return found, err
 		}
 	}
 	start := rest
@@ -121,15 +139,32 @@ func findEncoding(head []byte, charset string) (encoding string, declaration int
 		text, _ := convertToUTF8(rest[:min(len(rest), StartSize)], chosen)
 		start = []byte(text)
 	}
-	declared, declaration, err := readDeclaration(start)
+	declared, length, err := readDeclaration(start)
 	if err != nil {
-		return "", 0, err
+		return found, err
 	}
 	if isUTF16(declared) && !isUTF16(chosen) {
-		return "", 0, encodingError("the declaration says " + strings.ToUpper(declared) + ", and the body is not")
+		return found, encodingError("the declaration says " + strings.ToUpper(declared) + ", and " + describeBytes(rest))
 	}
-	chosen, err = reconcileEncodings(chosen, "byte order mark or charset parameter", declared, "XML declaration")
-	return firstNonEmpty(chosen, utf8Name), declaration, err
+	found.declaration = length
+	found.encoding, err = reconcileEncodings(chosen, where, declared, "XML declaration")
+	if err != nil && marked == "" && isLikeASCII(chosen) && isLikeASCII(declared) {
+		return documentStart{chosen, length, err}, nil
+	}
+	found.encoding = firstNonEmpty(found.encoding, utf8Name)
+	return found, err
+}
+
+// describeBytes returns what the bytes of a document are, whose label says UTF-16.
+func describeBytes(head []byte) string {
+	for len(head) > 0 {
+		r, size := utf8.DecodeRune(head)
+		if r == utf8.RuneError && size == 1 && len(head) >= utf8.UTFMax || r == 0 {
+			return "the bytes are not"
+		}
+		head = head[size:]
+	}
+	return "the bytes are UTF-8"
 }
 
 // checkUnmarked checks the encoding of a document without a byte order mark. Without the mark, UTF-16 needs a name with
@@ -142,7 +177,7 @@ func checkUnmarked(head []byte, chosen string) error {
 	case (chosen == "" || chosen == utf16Name) && (isLE || isBE):
 		return encodingError("UTF-16 needs a byte order mark, or the charset utf-16le or utf-16be")
 	case chosen == utf16Name, chosen == utf16LE && !isLE, chosen == utf16BE && !isBE:
-		return encodingError("the charset parameter says " + strings.ToUpper(chosen) + ", and the body is not")
+		return encodingError("the charset parameter says " + strings.ToUpper(chosen) + ", and " + describeBytes(head))
 	}
 	return nil
 }
@@ -207,12 +242,11 @@ func canonicalEncoding(name, where string) (string, error) {
 	if name == "" {
 		return "", nil
 	}
-	if canonical, ok := aliases[name]; ok {
+	if canonical, ok := encodingName(name); ok {
 		return canonical, nil
 	}
-	return "", unsupportedError(fmt.Sprintf(
-		"the encoding %q of the %s is not accepted: UTF-8, UTF-16, ISO-8859-1, Windows-1252 and US-ASCII are",
-		truncate(name), where))
+	return "", unsupportedError(fmt.Sprintf("the encoding %q of the %s is not accepted: %s", truncate(name), where,
+		acceptedEncodings))
 }
 
 // reconcileEncodings returns the encoding that two sources name, or an error if their names a and b differ. An empty
@@ -241,7 +275,7 @@ func convertToUTF8(body []byte, name string) (text string, ok bool) {
 	if name == utf8Name && utf8.Valid(body) {
 		return string(body), true
 	}
-	next := decoders[name]
+	next := decoderOf(name)
 	var b strings.Builder
 	b.Grow(len(body))
 	for len(body) > 0 {
@@ -253,52 +287,6 @@ func convertToUTF8(body []byte, name string) (text string, ok bool) {
 		body = body[size:]
 	}
 	return b.String(), true
-}
-
-// decoders has a function for each encoding. The function returns the first character of a non-empty slice, and the
-// character's size in bytes. If the character is invalid, the size is 0.
-var decoders = map[string]func([]byte) (rune, int){
-	utf8Name: func(b []byte) (rune, int) {
-		r, size := utf8.DecodeRune(b)
-		if r == utf8.RuneError && size == 1 {
-			return 0, 0
-		}
-		return r, size
-	},
-	ascii: func(b []byte) (rune, int) {
-		if b[0] >= utf8.RuneSelf {
-			return 0, 0
-		}
-		return rune(b[0]), 1
-	},
-	latin1: func(b []byte) (rune, int) { return rune(b[0]), 1 },
-	windows1252: func(b []byte) (rune, int) {
-		r := charmap.Windows1252.DecodeByte(b[0])
-		if r == utf8.RuneError {
-			return 0, 0
-		}
-		return r, 1
-	},
-	utf16LE: func(b []byte) (rune, int) { return utf16Rune(b, binary.LittleEndian) },
-	utf16BE: func(b []byte) (rune, int) { return utf16Rune(b, binary.BigEndian) },
-}
-
-func utf16Rune(b []byte, order binary.ByteOrder) (rune, int) {
-	if len(b) < 2 {
-		return 0, 0
-	}
-	r := rune(order.Uint16(b))
-	if !utf16.IsSurrogate(r) {
-		return r, 2
-	}
-	if len(b) < 4 {
-		return 0, 0
-	}
-	r = utf16.DecodeRune(r, rune(order.Uint16(b[2:])))
-	if r == utf8.RuneError { // the two units are not a pair of surrogates
-		return 0, 0
-	}
-	return r, 4
 }
 
 // encodingError returns the error of a body with a wrong encoding. The error's problem has the rule "encoding". A
@@ -322,10 +310,11 @@ type utf8Reader struct {
 	raw      []byte // bytes of the source that are not converted
 	text     []byte // converted bytes that are not read
 	err      error  // error of the source, or of an invalid character
-}
+	conflict error  // the error of a character that is not ASCII, if two labels differ; nil = they do not
 
-// maxCharacter is the size of the largest character in the accepted encodings, in bytes.
-const maxCharacter = 4
+	next         nextCharacter // nil before the first call of convert
+	line, column int           // of the next character, from 0
+}
 
 // Read implements io.Reader.
 func (r *utf8Reader) Read(p []byte) (int, error) {
@@ -345,20 +334,35 @@ func (r *utf8Reader) Read(p []byte) (int, error) {
 
 // convert converts all of raw, except a character of which the source has not returned all bytes yet.
 func (r *utf8Reader) convert() {
-	next := decoders[r.encoding]
+	if r.next == nil {
+		r.next = decoderOf(r.encoding)
+	}
 	for len(r.raw) > 0 {
-		character, size := next(r.raw)
+		character, size := r.next(r.raw)
 		if size == 0 && len(r.raw) < maxCharacter && r.err == nil {
 			return
 		}
 		if size == 0 {
 			if r.err == nil || errors.Is(r.err, io.EOF) {
-				r.err = encodingError("the document is not valid " + strings.ToUpper(r.encoding))
+				r.err = r.newError()
 			}
 			return
 		}
+		if r.column++; character == '\n' {
+			r.line, r.column = r.line+1, 0
+		}
 		r.text, r.raw = utf8.AppendRune(r.text, character), r.raw[size:]
 	}
+}
+
+// newError returns the error of the next character.
+func (r *utf8Reader) newError() error {
+	if r.conflict != nil {
+		return r.conflict
+	}
+	problem := weir.Problem{Rule: "encoding", Message: "the document is not valid " + strings.ToUpper(r.encoding),
+		Line: r.line + 1, Column: r.column + 1}
+	return malformedError(fmt.Sprintf("line %d, column %d: %s", problem.Line, problem.Column, problem.Message), problem)
 }
 
 // Text returns a body as UTF-8, without byte order mark, and with spaces in place of the XML declaration. The

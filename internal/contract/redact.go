@@ -351,12 +351,13 @@ func replaceRanges(body []byte, ranges []textRange, mark []byte, encoding string
 	// kept is the end of the last replaced range in body. read and inText are the same position: read is the offset in
 	// body, inText is the offset in UTF-8.
 	kept, read, inText := 0, 0, 0
+	next := decoderOf(encoding)
 	moveTo := func(offset int) {
 		if encoding == utf8Name || encoding == ascii {
 			read, inText = offset, offset
 		}
 		for inText < offset {
-			r, size := decoders[encoding](body[read:])
+			r, size := next(body[read:])
 			read, inText = read+size, inText+len(string(r))
 		}
 	}

@@ -132,7 +132,7 @@ func TestRedact_HidesBodiesThatCannotBeRead(t *testing.T) {
 		name, contract, contentType, body string
 	}{
 		{"not well-formed", "person", "text/xml", `<person><pan>4711</person>`},
-		{"another encoding", "person", "text/xml; charset=koi8-r", `<person><pan>4711</pan></person>`},
+		{"another encoding", "person", "text/xml; charset=utf-7", `<person><pan>4711</pan></person>`},
 		{"contract that is gone", "old", "text/xml", `<person><pan>4711</pan></person>`},
 		{"unknown root", "", "text/xml", `<other><pan>4711</pan></other>`},
 	} {

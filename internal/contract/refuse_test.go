@@ -32,6 +32,9 @@ const xml = "application/xml"
 
 var long = strings.Repeat("x", 1100)
 
+const accepted = "UTF-8, UTF-16, US-ASCII, ISO-8859-x, Windows-125x, KOI8-R, KOI8-U, Shift_JIS, EUC-JP, " +
+	"ISO-2022-JP, GBK, GB18030, Big5, EUC-KR and the code pages of DOS and Mac OS are"
+
 const internalSubset = "the document type declaration has an internal subset, which is not accepted; " +
 	"send the document without the part from [ to ]"
 
@@ -58,8 +61,8 @@ func TestCheckText(t *testing.T) {
 		{"", "<?xml version='1.0' encoding='iso-8859-1'?><a>ä</a>", "says ISO-8859-1"},
 		{"text/xml; charset=windows-1252", "<a>ä</a>", "says WINDOWS-1252"},
 		{"text/xml; charset=us-ascii", "<a>ä</a>", "says US-ASCII"},
-		{"", "<?xml version='1.0' encoding='utf-16'?><a/>", "the body is not"},
-		{"text/xml; charset=koi8-r", "<a/>", "koi8-r"}, {"text/plain", "<a/>", "must be XML"},
+		{"", "<?xml version='1.0' encoding='utf-16'?><a/>", "the bytes are UTF-8"},
+		{"text/xml; charset=koi8-r", "<a>ä</a>", "says KOI8-R"}, {"text/xml; charset=utf-7", "<a/>", "utf-7"}, {"text/plain", "<a/>", "must be XML"},
 	} {
 		err := contract.CheckText(c.kind, c.text)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -161,35 +164,37 @@ var notReadable = []refusal{
 	{"text/xml; charset=utf-8; charset=latin1", good, 415, "", "", "the Content-Type cannot be read"},
 	{"text/xml; x=\"\x7f\"", good, 415, "", "", "the Content-Type may have 256 characters, of printable ASCII"},
 	{"text/xml; x=" + long, good, 415, "", "", "the Content-Type may have 256 characters, of printable ASCII"},
-	{"text/xml; charset=koi8-r", good, 415, "", "",
-		`the encoding "koi8-r" of the charset parameter is not accepted: UTF-8, UTF-16, ISO-8859-1, Windows-1252 and US-ASCII are`},
-	{xml, `<?xml version="1.0" encoding="Shift_JIS"?><a/>`, 415, "", "",
-		`the encoding "shift_jis" of the XML declaration is not accepted: UTF-8, UTF-16, ISO-8859-1, Windows-1252 and US-ASCII are`},
-	{"text/xml; charset=iso-8859-1", `<?xml version="1.0" encoding="UTF-8"?><a/>`, 400, "", "encoding",
-		"the byte order mark or charset parameter says iso-8859-1 and the XML declaration says utf-8"},
+	{"text/xml; charset=utf-7", good, 415, "", "",
+		`the encoding "utf-7" of the charset parameter is not accepted: ` + accepted},
+	{xml, `<?xml version="1.0" encoding="IBM037"?><a/>`, 415, "", "",
+		`the encoding "ibm037" of the XML declaration is not accepted: ` + accepted},
+	{"text/xml; charset=iso-8859-1", `<?xml version="1.0" encoding="UTF-8"?><a>ä</a>`, 400, "", "encoding",
+		"the charset parameter says iso-8859-1 and the XML declaration says utf-8"},
+	{"text/xml; charset=utf-8", `<?xml version="1.0" encoding="iso-2022-jp"?><a/>`, 400, "", "encoding",
+		"the charset parameter says utf-8 and the XML declaration says iso-2022-jp"},
 	{"text/xml; charset=iso-8859-1", "\xEF\xBB\xBF<a/>", 400, "", "encoding",
 		"the byte order mark says utf-8 and the charset parameter says iso-8859-1"},
 	{"text/xml; charset=utf-16be", utf16Bytes(good, false), 400, "", "encoding",
 		"the byte order mark says utf-16le and the charset parameter says utf-16be"},
 	{xml, utf16Bytes(`<?xml version="1.0" encoding="UTF-8"?><a/>`, true), 400, "", "encoding",
-		"the byte order mark or charset parameter says utf-16be and the XML declaration says utf-8"},
+		"the byte order mark says utf-16be and the XML declaration says utf-8"},
 	{xml, `<?xml version="1.0" encoding="UTF-16"?><a/>`, 400, "", "encoding",
-		"the declaration says UTF-16, and the body is not"},
+		"the declaration says UTF-16, and the bytes are UTF-8"},
 	{"text/xml; charset=utf-8", `<?xml version="1.0" encoding="utf-16"?><a/>`, 400, "", "encoding",
-		"the declaration says UTF-16, and the body is not"},
+		"the declaration says UTF-16, and the bytes are UTF-8"},
 	{xml, "\xEF\xBB\xBF" + `<?xml version="1.0" encoding="utf-16le"?><a/>`, 400, "", "encoding",
-		"the declaration says UTF-16LE, and the body is not"},
+		"the declaration says UTF-16LE, and the bytes are UTF-8"},
 	{xml, utf16Bytes(good, true)[2:], 400, "", "encoding",
 		"UTF-16 needs a byte order mark, or the charset utf-16le or utf-16be"},
 	{"text/xml; charset=utf-16", utf16Bytes(good, false)[2:], 400, "", "encoding",
 		"UTF-16 needs a byte order mark, or the charset utf-16le or utf-16be"},
-	{"text/xml; charset=utf-16", good, 400, "", "encoding", "the charset parameter says UTF-16, and the body is not"},
+	{"text/xml; charset=utf-16", good, 400, "", "encoding", "the charset parameter says UTF-16, and the bytes are UTF-8"},
 	{"text/xml; charset=utf-16le", good, 400, "", "encoding",
-		"the charset parameter says UTF-16LE, and the body is not"},
+		"the charset parameter says UTF-16LE, and the bytes are UTF-8"},
 	{"text/xml; charset=utf-16le", utf16Bytes(good, true)[2:], 400, "", "encoding",
-		"the charset parameter says UTF-16LE, and the body is not"},
+		"the charset parameter says UTF-16LE, and the bytes are not"},
 	{"text/xml; charset=utf-16be", utf16Bytes(good, false)[2:], 400, "", "encoding",
-		"the charset parameter says UTF-16BE, and the body is not"},
+		"the charset parameter says UTF-16BE, and the bytes are not"},
 	{xml, "\x1f\x8b\x08\x00abc", 415, "", "", "the body is compressed by gzip, and not XML: send it unpacked"},
 	{xml, "PK\x03\x04abc", 415, "", "", "the body is a zip, and not XML: send it unpacked"},
 	{xml, utf16Bytes(good, false) + "x", 400, "", "encoding", "the body is not valid UTF-16LE"},

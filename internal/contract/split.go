@@ -67,7 +67,7 @@ func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath)
 		return nil, err
 	}
 	buffered := bufio.NewReaderSize(document, StartSize)
-	encoding, err := readStart(buffered, charset)
+	encoding, conflict, err := readStart(buffered, charset)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath)
 		partType: typeOfParts(contentType, encoding),
 		source:   &tokenReader{source: buffered, limit: s.limits.MaxBody, maxEquals: s.limits.Attributes, partAt: -1}}
 	if encoding != utf8Name { // invalid UTF-8 has a line, because readToken finds it
-		p.source.source = &utf8Reader{source: buffered, encoding: encoding}
+		p.source.source = &utf8Reader{source: buffered, encoding: encoding, conflict: conflict}
 	}
 	p.decoder = xml.NewDecoder(p.source)
 	// The decoder needs no conversion, because utf8Reader has converted the document.
@@ -110,29 +110,37 @@ func (s *Set) CheckStart(contentType string, head []byte) error {
 // PartType returns the Content-Type of the parts.
 func (p *Splitter) PartType() string { return p.partType }
 
-// readStart skips a byte order mark, and returns the encoding of the document.
-func readStart(in *bufio.Reader, charset string) (encoding string, err error) {
+// readStart skips a byte order mark, and returns the encoding of the document. If two labels differ, the encoding is
+// US-ASCII, and conflict is the error of the first other byte.
+func readStart(in *bufio.Reader, charset string) (encoding string, conflict, err error) {
 	head, err := in.Peek(StartSize)
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
-		return "", err
+		return "", nil, err
 	case len(head) == 0:
-		return "", malformedError("the body is empty")
+		return "", nil, malformedError("the body is empty")
 	}
-	if encoding, _, err = findEncoding(head, charset); err != nil {
-		return "", err
+	start, err := findEncoding(head, charset)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case start.conflict != nil && !isASCII(head):
+		return "", nil, start.conflict
+	case start.conflict != nil:
+		return ascii, start.conflict, nil
 	}
 	if marked, rest := cutByteOrderMark(head); marked != "" {
 		_, err = in.Discard(len(head) - len(rest))
 	}
-	return encoding, err
+	return start.encoding, nil, err
 }
 
-// typeOfParts returns the Content-Type of a document's parts. The parts are in UTF-8, and a charset parameter of the
-// document may name another encoding.
+// typeOfParts returns the Content-Type of a document's parts. The parts are in UTF-8. If the document has another
+// encoding, the Content-Type says so, because a reader may know the document's encoding.
 func typeOfParts(contentType, encoding string) string {
 	kind, params, err := mime.ParseMediaType(contentType)
-	if err != nil || params["charset"] == "" || encoding == utf8Name || encoding == ascii {
+	isLabelled := params["charset"] != ""
+	if err != nil || encoding == utf8Name || encoding == ascii && (!isLabelled || params["charset"] == ascii) {
 		return contentType
 	}
 	params["charset"] = utf8Name

@@ -78,3 +78,12 @@ func TestScanDocument_RefusesAttributesBeforeTheyAreMade(t *testing.T) {
 		}
 	}
 }
+
+func TestCountHighBytes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{"": 0, "abc": 0, "ä": 2, strings.Repeat("xä", 9): 18, "12345678\xff": 1} {
+		if got := countHighBytes([]byte(text)); got != want {
+			t.Errorf("%q: got %d, want %d", text, got, want)
+		}
+	}
+}

@@ -36,7 +36,7 @@ func TestCollect_Refuses(t *testing.T) {
 		"BadUTF8":        {content: "<article path='/a'><title>\xff</title></article>", want: "UTF-8"},
 		"UnknownCharset": {contentType: "text/xml; charset=klingon", content: good, want: "klingon"},
 		"WrongCharset": {content: "<?xml version='1.0' encoding='utf-16'?>" + good,
-			want: "the declaration says UTF-16, and the body is not"},
+			want: "the declaration says UTF-16, and the bytes are UTF-8"},
 		"DueNotATime":       {metadata: with("Weir_Deliver_At", "tomorrow"), content: good, want: "Weir-Deliver-At"},
 		"DelayNotADuration": {metadata: with("weir_deliver_after", "soon"), content: good, want: "Weir-Deliver-After"},
 		"EmptyDelay":        {metadata: with("weir_deliver_after", "PT"), content: good, want: "Weir-Deliver-After"},
