@@ -55,7 +55,7 @@ func newRepeatingHost(t *testing.T) *repeatingHost {
 	t.Helper()
 	cms := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), "bad") {
-			w.WriteHeader(http.StatusUnprocessableEntity)
+			http.Error(w, "this is bad", http.StatusUnprocessableEntity)
 		}
 	}))
 	t.Cleanup(cms.Close)

@@ -1,6 +1,10 @@
 package cms
 
 import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
 	"mime"
 	"net/http"
 	"regexp"
@@ -17,6 +21,7 @@ type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
+	IsCut  bool // Weir has not read the whole body
 }
 
 // ForeignPage is the reason if IsForeignPage returns true.
@@ -64,7 +69,8 @@ var prologue = regexp.MustCompile(`^(?:[\s\x{FEFF}]+|<!--(?s:.*?)-->|<\?(?s:.*?)
 // A page of HTML begins with one of these tags. If its header says HTML, a page can also begin with another element.
 var (
 	pageStart    = regexp.MustCompile(`(?i)^<(?:!doctype\s+html|(?:html|head|body|title|meta)[\s/>])`)
-	elementStart = regexp.MustCompile(`(?i)^<(?:center|form|h[1-6]|iframe|script|style)[\s/>]`)
+	elementStart = regexp.MustCompile(`(?i)^<(?:b|br|center|div|font|form|frameset|h[1-6]|hr|iframe|img|link|main|` +
+		`noscript|p|pre|script|span|style|table)[\s/>]`)
 )
 
 // IsForeignPage reports whether the body is a page of HTML. Such a page usually comes from a sign-in, a proxy, a
@@ -89,4 +95,78 @@ func (a Answer) IsErrorPage() bool {
 func (a Answer) hasTypeOfHTML() bool {
 	kind, _, _ := strings.Cut(strings.ToLower(a.Header.Get("Content-Type")), ";")
 	return slices.Contains([]string{"text/html", "application/xhtml+xml"}, strings.TrimSpace(kind))
+}
+
+// Content is a kind of the body of an answer that is no success.
+type Content int
+
+const (
+	// OwnWords are other words than a page of HTML: those of the CMS itself.
+	OwnWords Content = iota
+	// NoWords is an empty body. HTTP servers answer so to requests that they do not understand.
+	NoWords
+	// ErrorPage is a page of HTML: see Answer.IsErrorPage.
+	ErrorPage
+)
+
+// Content returns the kind of the body.
+func (a Answer) Content() Content {
+	switch {
+	case a.IsErrorPage():
+		return ErrorPage
+	case strings.TrimSpace(a.Text()) == "":
+		return NoWords
+	}
+	return OwnWords
+}
+
+// IsSuccess reports whether a status alone says that the CMS has done what Weir asked for. A status from 206 on is about
+// a part of an answer (206, 226), has one status for each part of a request in its body (207, 208), or has no known
+// meaning.
+func IsSuccess(status int) bool { return status >= http.StatusOK && status <= http.StatusResetContent }
+
+// FindDoubt returns the reason why the body of a 2xx answer shows no success as long as nothing in the settings reads
+// it, such as a document that ends in the middle. If there is none, FindDoubt returns "". For pages see IsForeignPage.
+func (a Answer) FindDoubt() string {
+	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
+	encoding := strings.ToLower(strings.TrimSpace(a.Header.Get("Content-Encoding")))
+	switch {
+	case encoding != "" && encoding != "identity":
+		return "the answer is compressed in a way for which Weir has not asked"
+	case slices.Contains([]string{"application/problem+json", "application/problem+xml"}, kind):
+		return "the answer describes a problem"
+	case !a.IsCut && a.endsEarly():
+		return "the answer ends in the middle of its JSON or XML"
+	}
+	return ""
+}
+
+// endsEarly reports whether the body is JSON or XML that ends in the middle, as after a crash of the CMS.
+func (a Answer) endsEarly() bool {
+	text := strings.TrimSpace(a.Text())
+	switch {
+	case strings.HasPrefix(text, "{"), strings.HasPrefix(text, "["):
+		d := json.NewDecoder(strings.NewReader(text))
+		var value json.RawMessage
+		var err error
+		for err == nil {
+			err = d.Decode(&value)
+		}
+		return errors.Is(err, io.ErrUnexpectedEOF)
+	case strings.HasPrefix(text, "<?xml"):
+		return isCutXML(text)
+	}
+	return false
+}
+
+// isCutXML reports whether a document ends before its last element does.
+func isCutXML(text string) bool {
+	d := xml.NewDecoder(strings.NewReader(text))
+	d.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil } // Text has decoded it
+	for {
+		if _, err := d.Token(); err != nil {
+			var syntax *xml.SyntaxError
+			return errors.As(err, &syntax) && syntax.Msg == "unexpected EOF"
+		}
+	}
 }

@@ -24,6 +24,9 @@ var pages = []struct{ kind, body string }{
 	{"text/html", "<head><title>Maintenance</title></head>"},
 	{"text/html", "<h1>We are back soon</h1>"},
 	{"text/html", "<script>location='/login'</script>"},
+	{"text/html; charset=UTF-8", "<br />\n<b>Fatal error</b>:  Uncaught PDOException in /srv/cms/db.php on line 7"},
+	{"text/html", "<noscript>Enable JavaScript and cookies to continue</noscript>"},
+	{"text/html", "<!-- maintenance -->\n<div class='box'>back soon</div>"},
 	{"text/html; charset=utf-16le", "<\x00h\x00t\x00m\x00l\x00>\x00"},
 }
 

@@ -91,6 +91,7 @@ type Rules struct {
 //
 //	2xx that satisfies the success rule        delivered
 //	2xx with a page of HTML, without the rule  retry, see Answer.IsForeignPage
+//	2xx in doubt, without the rule             retry, see IsSuccess and Answer.FindDoubt
 //	other 2xx                                  retry
 //	Weir-Retry: never                          rejected
 //	a status that the contract defines         as defined
@@ -116,6 +117,10 @@ func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 			SingleLine(fmt.Sprintf("%d, but the answer does not match success: %s", status, words()))
 	case status/100 == 2 && rules.Success == nil && !rules.ReadsBody && a.IsForeignPage():
 		r.Outcome, r.Reason = weir.OutcomeRetry, foreignPageReason(status, words())
+	case status/100 == 2 && rules.Success == nil && !rules.ReadsBody && !IsSuccess(status):
+		r.Outcome, r.Reason = weir.OutcomeRetry, doubtReason(status, "this status alone is no success", words())
+	case status/100 == 2 && rules.Success == nil && !rules.ReadsBody && a.FindDoubt() != "":
+		r.Outcome, r.Reason = weir.OutcomeRetry, doubtReason(status, a.FindDoubt(), words())
 	case status/100 == 2:
 		r.Outcome = weir.OutcomeDelivered
 	case strings.EqualFold(a.Header.Get("Weir-Retry"), "never"):
@@ -123,7 +128,11 @@ func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 	case isDefined:
 		r.Outcome = means
 	default:
-		r.Outcome, r.Refused = JudgeStatus(status, a.IsErrorPage(), rules.Reads)
+		r.Outcome, r.Refused = JudgeStatus(status, a.Content(), rules.Reads)
+		if r.Refused && !rules.Reads && a.Content() == NoWords && slices.Contains(contentStatuses, status) {
+			r.Reason += fmt.Sprintf(", without a word; if the CMS answers so to a wrong message, write answers: "+
+				"{ %d: rejected } in the contract", status)
+		}
 	}
 	return r
 }
@@ -138,6 +147,17 @@ const maxPageWords = 140
 func foreignPageReason(status int, words string) string {
 	return SingleLine(fmt.Sprintf("%d, but %s: %s", status, ForeignPage, CutWords(words)) + PageOfSuccess)
 }
+
+// doubtReason returns the reason for a 2xx answer to a single request that is no success.
+func doubtReason(status int, doubt, words string) string {
+	if words != "" {
+		doubt += ": " + CutWords(words)
+	}
+	return SingleLine(fmt.Sprintf("%d, but %s", status, doubt) + adviceOfSuccess)
+}
+
+// adviceOfSuccess is the advice in a reason if a 2xx answer to a single request is in doubt.
+const adviceOfSuccess = "; if the CMS answers so when it has saved, write a success for this answer in the contract"
 
 // CutWords cuts the text of a page to a length that leaves room for an advice in the reason.
 func CutWords(words string) string {

@@ -27,17 +27,19 @@ var (
 
 // JudgeStatus returns the outcome of an answer that no rule, no setting "expect" and no setting "answers" names. Only a
 // status about the request's content rejects the message, and only in the CMS's own words: a page of HTML comes from a
-// proxy, a firewall or a deployment that is under way. A request that only reads judges no message, except by the
-// address and the headers that Weir has made of the message.
+// proxy, a firewall or a deployment that is under way, and an answer without a word from an HTTP server that does not
+// understand the request. A request that only reads judges no message, except by the address and the headers that Weir
+// has made of the message.
 //
 // An answer that shows neither is a refusal: the holder goes on with other keys, and finds out whether the CMS refuses
 // this message or all.
-func JudgeStatus(status int, isPage, reads bool) (outcome weir.Outcome, isRefused bool) {
+func JudgeStatus(status int, content Content, reads bool) (outcome weir.Outcome, isRefused bool) {
+	isPage := content == ErrorPage
 	isOneOf := func(statuses []int) bool { return slices.Contains(statuses, status) }
 	switch {
 	case isOneOf(outageStatuses), reads && isPage && (status == http.StatusNotFound || status >= 500):
 		return weir.OutcomeUnavailable, false
-	case !isPage && isOneOf(builtStatuses), !isPage && !reads && isOneOf(contentStatuses):
+	case !isPage && isOneOf(builtStatuses), content == OwnWords && !reads && isOneOf(contentStatuses):
 		return weir.OutcomeRejected, false
 	case !reads && (isOneOf(retryStatuses) || status >= 500):
 		return weir.OutcomeRetry, false

@@ -104,7 +104,7 @@ func (a *answer) text() string { return a.forJudge().Text() }
 
 // forJudge returns the answer as package cms judges it.
 func (a *answer) forJudge() cms.Answer {
-	return cms.Answer{Status: a.Status, Header: a.header, Body: a.raw}
+	return cms.Answer{Status: a.Status, Header: a.header, Body: a.raw, IsCut: a.isCut}
 }
 
 func (a *answer) parseJSON() {

@@ -397,7 +397,7 @@ func TestSender_WithoutSteps(t *testing.T) {
 	cms := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		got = r.Method + " " + r.URL.Path + " " + string(body)
-		w.WriteHeader(http.StatusUnprocessableEntity)
+		http.Error(w, "no", http.StatusUnprocessableEntity)
 	})
 	s := newSender(t, articleWithSteps("      - get: /a\n"), cms,
 		func(c *steps.Config) { c.Method = http.MethodPatch })
@@ -407,7 +407,7 @@ func TestSender_WithoutSteps(t *testing.T) {
 	if want := "PATCH / <a/>"; got != want {
 		t.Errorf("got the request %q, want %q", got, want)
 	}
-	if want := "422 Unprocessable Entity"; r.Reason != want || r.Steps != nil {
+	if want := "422 Unprocessable Entity: no"; r.Reason != want || r.Steps != nil {
 		t.Errorf("got the reason %q and the steps %v, want %q and no steps", r.Reason, r.Steps, want)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 func (st *step) isExpected(status int) bool {
 	if len(st.expect) == 0 {
-		return status/100 == 2
+		return status/100 == 2 && (st.success != nil || cms.IsSuccess(status))
 	}
 	return slices.Contains(st.expect, status)
 }
@@ -28,7 +28,8 @@ func (st *step) isExpected(status int) bool {
 //   - A rule matches, or a rule cannot be evaluated although the answer is expected and readable, and
 //     reports no failure by the conventions of GraphQL or XML-RPC.
 //   - The step does not expect the status.
-//   - The answer is a page of HTML that no expression reads.
+//   - The answer is a page of HTML that no expression reads, or ends early.
+//   - The step has no "success", and the body is in doubt: see cms.Answer.FindDoubt.
 //   - By the conventions of GraphQL or XML-RPC, the answer reports a failure.
 //   - The answer does not fit the setting "success".
 //
@@ -58,6 +59,10 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 		return r.judgeStatus(st, a, base)
 	case a.isPage && !st.readsText():
 		return r.judgeUnreadable(st, base, cms.ForeignPage+", which no expression reads"+a.quotePage()+pageOfSuccess)
+	case a.endedEarly:
+		return r.judgeUnreadable(st, base, a.cutBy)
+	case st.success == nil && a.Status/100 == 2 && a.forJudge().FindDoubt() != "":
+		return r.judgeUnreadable(st, base, a.forJudge().FindDoubt()+adviceOfSuccess)
 	}
 
 	if do, words := st.judgeBody(a); do != actionOK {
@@ -68,6 +73,9 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 
 // pageOfSuccess is the advice in a reason if no expression reads an answer that is a page of HTML.
 const pageOfSuccess = "; if the CMS answers so, write success: body contains '<text of the page>' in the step"
+
+// adviceOfSuccess is the advice in a reason if a 2xx answer is in doubt.
+const adviceOfSuccess = "; if the CMS answers so, write a success for this answer in the step"
 
 // judgeSuccess decides about a step whose answer is good except perhaps for the setting "success".
 func (r *run) judgeSuccess(st *step, a *answer, base weir.Result, env map[string]any) verdict {
@@ -114,8 +122,16 @@ func (st *step) readsText() bool {
 
 // quotePage returns the text of a page of HTML, as the end of a reason. For another answer it returns "".
 func (a *answer) quotePage() string {
+	if !a.isPage {
+		return ""
+	}
+	return a.quote()
+}
+
+// quote returns the words of the answer, as a part of a reason.
+func (a *answer) quote() string {
 	words := a.forJudge().Words()
-	if !a.isPage || words == "" {
+	if words == "" {
 		return ""
 	}
 	return ": " + cms.CutWords(words)
@@ -222,8 +238,10 @@ func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 		return r.applyAction(st, base, actionForget, "")
 	case (a.Status == http.StatusConflict || a.Status == http.StatusPreconditionFailed) && !a.isPage:
 		return r.applyAction(st, base, actionAgain, "")
+	case a.Status/100 == 2 && len(st.expect) > 0:
+		return r.judgeUnreadable(st, base, "this is not an expected status"+a.quote())
 	case a.Status/100 == 2:
-		return r.judgeUnreadable(st, base, "this is not an expected status")
+		return r.judgeUnreadable(st, base, "this status alone is no success"+a.quote()+adviceOfSuccess)
 	case st.isGraphQL:
 		return r.judgeGraphQLStatus(st, a, base)
 	}
@@ -282,6 +300,9 @@ func judgeCall(a *answer, isLookUp bool) (action, string) {
 		if a.XML("/methodResponse/fault") != nil {
 			return unknownFailure(isLookUp), "a fault without a code"
 		}
+		if a.XML("/methodResponse/params") == nil {
+			return unknownFailure(isLookUp), "the answer of XML-RPC has neither params nor a fault"
+		}
 		return actionOK, ""
 	}
 	words := "fault " + code
@@ -315,7 +336,7 @@ func judgeCode(code string, isLookUp bool) action {
 	case status == http.StatusForbidden:
 		return actionForbid
 	}
-	outcome, isRefused := cms.JudgeStatus(status, false, isLookUp)
+	outcome, isRefused := cms.JudgeStatus(status, cms.OwnWords, isLookUp)
 	return actionOf(weir.Result{Outcome: outcome, Refused: isRefused})
 }
 

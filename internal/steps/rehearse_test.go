@@ -94,7 +94,7 @@ func TestSender_Rehearse(t *testing.T) {
 			`update: PUT http://cms.example/api/items/7 {"n":7,"title":"T"}`, `update: again`,
 			`find: GET http://cms.example/api/items?ref=%2Fnews%2F1 `, `find: refuse`,
 		}, weir.OutcomeUnavailable},
-		"Dead": {[]string{`200 [7]`, `422 `}, []string{
+		"Dead": {[]string{`200 [7]`, `422 no`}, []string{
 			`find: GET http://cms.example/api/items?ref=%2Fnews%2F1 `, `find: ok`,
 			`create left out: len(find.json) == 0`,
 			`update: PUT http://cms.example/api/items/7 {"n":7,"title":"T"}`, `update: reject`,
