@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"weir/internal/hostwatch"
+	"weir/internal/residence/hostwatch"
 )
 
 // planNames describes the hosting plans, by the value of WEBSITE_SKU. Some descriptions have advice for the operator.

@@ -13,8 +13,9 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/history"
-	"weir/internal/hostwatch"
 	"weir/internal/lane"
+	"weir/internal/residence"
+	"weir/internal/residence/hostwatch"
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
 	"weir/internal/ticket"
@@ -47,22 +48,22 @@ func (h fakeHost) End(ctx context.Context) error {
 	}
 }
 
-func TestServer_WatchHost(t *testing.T) {
+func TestServer_WatchesTheHost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		host   fakeHost
 		opens  time.Duration // time until storage opens
 		cancel time.Duration // time until the process gets a signal
 		closed time.Duration // time until the drainer is closed; 0 = it stays open
-		over   error         // error with which watchHost ends the process; nil = the process goes on
-		after  time.Duration // time until watchHost returns
+		over   error         // error with which HostWatch ends the process; nil = the process goes on
+		after  time.Duration // time until HostWatch returns
 	}{
-		"StopsAndEnds": {fakeHost{time.Minute, time.Second}, 0, time.Hour, time.Minute, errHostGone,
+		"StopsAndEnds": {fakeHost{time.Minute, time.Second}, 0, time.Hour, time.Minute, residence.ErrHostGone,
 			time.Minute + time.Second},
-		"StopsAndStays": {fakeHost{time.Minute, time.Hour}, 0, time.Hour, time.Minute, errHostStays, 6 * time.Minute},
+		"StopsAndStays": {fakeHost{time.Minute, time.Hour}, 0, time.Hour, time.Minute, residence.ErrHostStays, 6 * time.Minute},
 		"StopsBeforeStorageOpens": {fakeHost{time.Minute, time.Minute}, 90 * time.Second, time.Hour, 90 * time.Second,
-			errHostGone, 2 * time.Minute},
-		"CannotBeWatched":            {fakeHost{0, 2 * time.Minute}, 0, time.Hour, 0, errHostGone, 2 * time.Minute},
+			residence.ErrHostGone, 2 * time.Minute},
+		"CannotBeWatched":            {fakeHost{0, 2 * time.Minute}, 0, time.Hour, 0, residence.ErrHostGone, 2 * time.Minute},
 		"TheProcessGetsASignalFirst": {fakeHost{time.Hour, time.Hour}, 0, time.Minute, 0, nil, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestServer_WatchHost(t *testing.T) {
 				}
 				s := newServer(&App{log: slog.New(slog.DiscardHandler)}, time.Now())
 				drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Lease: 15 * time.Second,
-					Now: time.Now, Log: s.log, Hosted: true})
+					Now: time.Now, Log: s.log, Permit: residence.NewPermit(time.Now)})
 				defer drainer.Close(t.Context())
 				recorder := history.NewRecorder(time.Now, func() map[string]int64 { return nil })
 				keeper := history.NewKeeper(history.Config{Table: store.Table, Recorder: recorder, Now: time.Now,
@@ -103,14 +104,14 @@ func TestServer_WatchHost(t *testing.T) {
 						}
 					})
 				}
-				s.watchHost(ctx, c.host)
+				s.newHostWatch(c.host).Run(ctx)
 				var over error
 				select {
 				case over = <-s.fatal:
 				default:
 				}
 				if took := time.Since(began); over != c.over || took != c.after {
-					t.Errorf("watchHost: got the end %v after %s, want %v after %s", over, took, c.over, c.after)
+					t.Errorf("HostWatch: got the end %v after %s, want %v after %s", over, took, c.over, c.after)
 				}
 			})
 		})

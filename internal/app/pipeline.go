@@ -9,6 +9,7 @@ import (
 	"weir/internal/notify"
 	"weir/internal/recur"
 	"weir/internal/redact"
+	"weir/internal/residence"
 	"weir/internal/storage/embedded"
 	"weir/internal/ticket"
 	"weir/internal/weir"
@@ -27,6 +28,7 @@ type pipeline struct {
 	tickets   *ticket.Sender
 	bell      *bell // rings the tickets of a folder
 	notifier  *notify.Sender
+	permit    *residence.Permit // nil = no Functions host runs this process
 	drainer   *drain.Drainer
 	waker     laneWaker
 	appender  *lane.Appender
@@ -36,9 +38,9 @@ type pipeline struct {
 // pipelineConfig has the settings that differ between the pipeline of a server and that of the command "weir poll".
 type pipelineConfig struct {
 	sender      drain.Sender
-	notAfter    time.Time // no attempt begins after notAfter; zero = no limit
-	isHosted    bool      // true = a Functions host runs this process
-	ticketsOnly bool      // true = this process drains only the lanes that its tickets name
+	notAfter    time.Time         // no attempt begins after notAfter; zero = no limit
+	permit      *residence.Permit // nil = no Functions host runs this process
+	ticketsOnly bool              // true = this process drains only the lanes that its tickets name
 }
 
 // newPipeline connects the parts of a pipeline, and starts the notifier.
@@ -48,9 +50,9 @@ func newPipeline(ctx context.Context, a *App, store *lane.Store, cfg pipelineCon
 		queue = rings
 	}
 	p := &pipeline{store: store, tickets: ticket.New(a.ticketConfig(store, queue)), bell: rings,
-		notifier: a.startNotifier(ctx, store)}
+		notifier: a.startNotifier(ctx, store), permit: cfg.permit}
 	drainCfg := a.drainConfig(store, p.tickets)
-	drainCfg.Sender, drainCfg.NotAfter, drainCfg.Hosted = cfg.sender, cfg.notAfter, cfg.isHosted
+	drainCfg.Sender, drainCfg.NotAfter, drainCfg.Permit = cfg.sender, cfg.notAfter, cfg.permit
 	p.drainer = drain.New(drainCfg)
 	p.bell.connect(p.answerRing)
 	p.waker = laneWaker{p.drainer, p.tickets, cfg.ticketsOnly}

@@ -79,7 +79,7 @@ func (h *repeatingHost) startProcess() {
 		h.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
-	r := newServerRunning(ctx, a, store, false, func() {})
+	r := newServerRunning(ctx, a, store, nil, func() {})
 	h.process = r
 	h.end = func() {
 		stop()

@@ -26,6 +26,7 @@ import (
 	"weir/internal/dashboard"
 	"weir/internal/history"
 	"weir/internal/httpio"
+	"weir/internal/residence/stay"
 )
 
 // route names the handler for requests that have the path and one of the methods.
@@ -137,7 +138,7 @@ func (r *running) listRoutes() []route {
 		{get, "/api/metrics", "metrics", r.gauges.refreshBefore(
 			metrics.New(r.instruments.metrics.Registry, log))},
 
-		{post, "/process", "process", r.newTriggerHandler(r.newProcess().Handler())},
+		{post, "/process", "process", r.newTriggerHandler(r.newProcess(r.drainer).Handler())},
 		{post, "/poison", "poison", r.newTriggerHandler(poisoned.Handler())},
 		{post, "/inbox", "inbox", r.newTriggerHandler(r.newInboxFunction().Handler())},
 		{post, "/sweep", "sweep", r.newTriggerHandler((&sweep.Function{Sweeper: r.sweeper, Logger: log}).Handler())},
@@ -154,7 +155,7 @@ func (r *running) listRoutes() []route {
 // trigger. So each call shows the drainer that the platform is not shutting this host down.
 func (r *running) newTriggerHandler(h http.Handler) http.Handler {
 	return httpio.HostCallsOnly(r.log, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		r.drainer.MarkTriggered()
+		r.permit.MarkTriggered()
 		h.ServeHTTP(w, request)
 	}))
 }
@@ -189,9 +190,10 @@ func (r *running) newInboxFunction() *inbox.Function {
 	return f
 }
 
-func (r *running) newProcess() *process.Function {
-	return &process.Function{Drainer: r.drainer, Holder: r.drainer, Tickets: r.tickets, Lanes: r.settings.Lanes,
-		Lease: time.Duration(r.settings.Lease), Now: time.Now, Logger: r.log}
+// newProcess returns the function for tickets. Its invocations stay with the lanes of the drainer.
+func (r *running) newProcess(drainer stay.Drainer) *process.Function {
+	return &process.Function{Answerer: &stay.Answerer{Drainer: drainer, Permit: r.permit, Tickets: r.tickets,
+		Lanes: r.settings.Lanes, Lease: time.Duration(r.settings.Lease), Now: time.Now, Logger: r.log}, Logger: r.log}
 }
 
 const readTimeout = 30 * time.Second

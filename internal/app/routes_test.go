@@ -103,7 +103,7 @@ func newTestRunningLogging(t *testing.T, settings string, log *slog.Logger) *run
 	}
 	account := memory.New(time.Now)
 	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
-	r := newServerRunning(t.Context(), a, store, false, func() {})
+	r := newServerRunning(t.Context(), a, store, nil, func() {})
 	t.Cleanup(func() {
 		if err := errors.Join(r.closeBackground(context.Background()), r.closeWork(context.Background()),
 			r.closeRecords(context.Background())); err != nil {

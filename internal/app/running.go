@@ -17,6 +17,7 @@ import (
 	"weir/internal/panics"
 	"weir/internal/redact"
 	"weir/internal/replay"
+	"weir/internal/residence"
 	"weir/internal/sweeper"
 	"weir/internal/upkeep"
 	"weir/internal/upstream"
@@ -57,9 +58,10 @@ func newPollRunning(ctx context.Context, a *App, store *lane.Store, cfg pipeline
 	return r
 }
 
-func newServerRunning(ctx context.Context, a *App, store *lane.Store, isHosted bool, checkEpoch func()) *running {
+func newServerRunning(ctx context.Context, a *App, store *lane.Store, permit *residence.Permit,
+	checkEpoch func()) *running {
 	r := &running{App: a, serving: ctx, checkEpoch: checkEpoch, pipeline: newPipeline(ctx, a, store, pipelineConfig{
-		sender: a.newSender(), isHosted: isHosted, ticketsOnly: a.settings.deliversByTicket()})}
+		sender: a.newSender(), permit: permit, ticketsOnly: a.settings.deliversByTicket()})}
 	r.appender.OnSealed = checkEpoch
 	r.upstreams = a.newUpstreams(store.Table)
 	r.history = r.startHistory()

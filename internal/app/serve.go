@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/relane"
+	"weir/internal/residence"
 	"weir/internal/telemetry"
 )
 
@@ -47,7 +48,7 @@ func Serve(ctx context.Context, p Process) error {
 	a.startExport(ctx, export)
 	s := newServer(a, p.StartedAt)
 	if IsHosted(p.Env) {
-		s.host = newHostWatcher(p.Env, log)
+		s.host = residence.FindHost(p.Env, log)
 		signal.Ignore(syscall.SIGPIPE) // a write to the stdout of a dead host must not end the process
 	}
 	listener, err := listenForHost(ctx, p.Env)
@@ -91,7 +92,7 @@ func (e *RestartError) Unwrap() error { return e.Err }
 // The errors of lane.IsOtherLanes are not such a case: the settings have other lanes than storage. The next
 // process would find the same numbers, so the host must count a failure.
 func needsRestart(err error) bool {
-	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrReplaced) || errors.Is(err, errHostStays) ||
+	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrReplaced) || errors.Is(err, residence.ErrHostStays) ||
 		errors.Is(err, errBroken)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/relane"
+	"weir/internal/residence"
 )
 
 // logEnd returns a RestartError only for errors after which the process must be started again.
@@ -21,8 +22,8 @@ func TestLogEnd(t *testing.T) {
 	}{
 		"LanesWereChanged":  {errors.Join(fmt.Errorf("%w from 2 to 5", relane.ErrChanged), nil), true},
 		"TheTableIsGone":    {fmt.Errorf("%w: gone", lane.ErrReplaced), true},
-		"TheHostStays":      {errors.Join(errHostStays, nil), true},
-		"TheHostIsGone":     {errHostGone, false},
+		"TheHostStays":      {errors.Join(residence.ErrHostStays, nil), true},
+		"TheHostIsGone":     {residence.ErrHostGone, false},
 		"WrongFromTheStart": {fmt.Errorf("%w: storage has lanes: 2", lane.ErrLaneCount), false},
 		"Broken":            {errors.New("use of closed network connection"), false},
 	} {

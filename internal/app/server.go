@@ -12,6 +12,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/panics"
 	"weir/internal/relane"
+	"weir/internal/residence"
 )
 
 // stopTimeout limits a graceful stop. It is shorter than the host's own limit of 10 s.
@@ -21,9 +22,9 @@ const stopTimeout = 8 * time.Second
 type Server struct {
 	*App
 	startedAt time.Time
-	host      hostWatcher   // nil = no Functions host started this process
-	alone     *standalone   // stands in for a Functions host; nil = a host may call this process
-	opened    chan struct{} // closed when storage is open and App.running is set
+	host      residence.Host // nil = no Functions host started this process
+	alone     *standalone    // stands in for a Functions host; nil = a host may call this process
+	opened    chan struct{}  // closed when storage is open and App.running is set
 
 	epochChecks chan struct{} // each value makes watchEpoch check whether the epoch is over
 	fatal       chan error    // an error ends the server
@@ -50,7 +51,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	if s.host != nil {
-		go s.watchHost(watching, s.host)
+		go s.newHostWatch(s.host).Run(watching)
 	}
 	server := &http.Server{Handler: s.newHandler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
@@ -106,7 +107,11 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := newServerRunning(ctx, s.App, store, s.host != nil, s.checkEpoch)
+	var permit *residence.Permit
+	if s.host != nil {
+		permit = residence.NewPermit(time.Now)
+	}
+	r := newServerRunning(ctx, s.App, store, permit, s.checkEpoch)
 	s.running.Store(r)
 	close(s.opened)
 	s.log.Info("handler: ready", "duration_ms", time.Since(s.startedAt).Milliseconds())

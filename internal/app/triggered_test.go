@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/residence"
 	"weir/internal/storage/memory"
 	"weir/internal/ticket"
 	"weir/internal/weir"
@@ -28,7 +29,7 @@ func TestRoutes_TriggersShowThatTheHostGoesOn(t *testing.T) {
 			t.Run(path[1:]+" for "+host, func(t *testing.T) {
 				t.Parallel()
 				r := newTestRunning(t)
-				r.drainer = newStoppedDrainer(t)
+				r.drainer, r.permit = newStoppedDrainer(t)
 				table := r.listRoutes()
 				trigger := table[slices.IndexFunc(table, func(o route) bool { return o.path == path })]
 				call := httptest.NewRequest("POST", path, strings.NewReader(`{"Data":{},"Metadata":{}}`))
@@ -50,8 +51,9 @@ func (readyCMS) Send(context.Context, weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: http.StatusOK}
 }
 
-// newStoppedDrainer returns a drainer on which StopTaking was called. The drainer has one lane, with one message.
-func newStoppedDrainer(t *testing.T) *drain.Drainer {
+// newStoppedDrainer returns a drainer with its permit, on which StopTaking was called. The drainer has one lane, with one
+// message.
+func newStoppedDrainer(t *testing.T) (*drain.Drainer, *residence.Permit) {
 	t.Helper()
 	account, log := memory.New(time.Now), slog.New(slog.DiscardHandler)
 	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
@@ -62,15 +64,16 @@ func newStoppedDrainer(t *testing.T) *drain.Drainer {
 	if _, err := lane.NewAppender(store, log).Append(t.Context(), message, ""); err != nil {
 		t.Fatal(err)
 	}
+	permit := residence.NewPermit(time.Now)
 	drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Sender: readyCMS{},
 		Lease:   15 * time.Second,
-		Tickets: ticket.New(ticket.Config{Queue: account.Queue("tickets")}), Now: time.Now, Log: log, Hosted: true,
+		Tickets: ticket.New(ticket.Config{Queue: account.Queue("tickets")}), Now: time.Now, Log: log, Permit: permit,
 		Attempts: 5, Backoff: drain.Backoff{Min: time.Minute, Max: time.Hour}})
 	t.Cleanup(func() {
 		if err := drainer.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	drainer.StopTaking()
-	return drainer
+	permit.StopTaking()
+	return drainer, permit
 }

@@ -5,9 +5,8 @@ import (
 	"time"
 
 	"weir/functions/poison"
-	"weir/functions/process"
-	"weir/internal/drain"
 	"weir/internal/invoke"
+	"weir/internal/residence/stay"
 	"weir/internal/trigger"
 )
 
@@ -18,8 +17,7 @@ const folderPause = time.Second
 // listTriggers returns the queues that a process without a Functions host polls, with the functions
 // that they trigger.
 func (r *running) listTriggers() []*trigger.Queue {
-	answer := r.newProcess()
-	answer.Drainer = attendedDrainer{r.drainer}
+	answer := r.newProcess(stay.WithoutHost{Drainer: r.drainer})
 	poisoned := &poison.Function{
 		Tickets:  r.tickets,
 		Lanes:    r.settings.Lanes,
@@ -58,25 +56,3 @@ func (r *running) listTriggers() []*trigger.Queue {
 	}
 	return queues
 }
-
-// attendedDrainer is the drainer of a process that needs no invocation, because no host ends it. An
-// invocation never stays with its lanes, and enqueues no tickets for them: it only starts drains,
-// and claims lanes whose holders have no invocation.
-type attendedDrainer struct{ process.Drainer }
-
-// Look implements process.Drainer.
-func (d attendedDrainer) Look(ctx context.Context, lane int) drain.Report {
-	report := d.Drainer.Look(ctx, lane)
-	if report.Err == nil && report.State == drain.Working {
-		report = drain.Report{State: drain.Idle}
-	}
-	return report
-}
-
-// Join implements process.Drainer. It does not wait.
-func (d attendedDrainer) Join(context.Context, int) drain.Report {
-	return drain.Report{State: drain.Idle}
-}
-
-// Held implements process.Drainer.
-func (d attendedDrainer) Held() []int { return nil }

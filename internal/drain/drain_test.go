@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/residence"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
 	"weir/internal/testkit/lanetest"
@@ -177,10 +178,11 @@ func (c *ticketCounter) countAll() int {
 // process is one instance: a Drainer with storage that a test can make fail.
 type process struct {
 	*drain.Drainer
-	faults        *storagetest.Faults
-	blobFaults    *storagetest.Faults // set by startWithBlobs
-	ticketCounter *ticketCounter
-	sender        *gatedSender
+	*residence.Permit // nil without withHost
+	faults            *storagetest.Faults
+	blobFaults        *storagetest.Faults // set by startWithBlobs
+	ticketCounter     *ticketCounter
+	sender            *gatedSender
 }
 
 // gatedSender lets a test stop the deliveries of a process for good.
@@ -213,7 +215,7 @@ func (w *world) start(change ...func(*drain.Config)) *process {
 	for _, f := range change {
 		f(&cfg)
 	}
-	p.Drainer = drain.New(cfg)
+	p.Drainer, p.Permit = drain.New(cfg), cfg.Permit
 	w.t.Cleanup(func() { p.close(w.t) })
 	return p
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"weir/internal/lane"
+	"weir/internal/residence"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -30,7 +31,7 @@ type Tickets interface {
 }
 
 // Config configures a Drainer. All fields are required, except Patience, RetryFor, Brake, Rate, AtOnce, Rand,
-// NotAfter, Observer, Name, Calendar, Hosted and Remembers.
+// NotAfter, Observer, Name, Calendar, Permit and Remembers.
 type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
@@ -46,11 +47,11 @@ type Config struct {
 	AtOnce   int            // most attempts at a time, over all lanes of this process; 0 = one for each lane
 	Rand     func() float64 // returns 0 to 1, is called concurrently; nil = math/rand
 	Log      *slog.Logger
-	NotAfter time.Time // no attempt begins after this time; zero = no bound
-	Observer Observer  // nil = none
-	Name     string    // name of this process, for operators
-	Calendar Calendar  // nil = always open
-	Hosted   bool      // a Functions host may end this process while the process has no invocation
+	NotAfter time.Time         // no attempt begins after this time; zero = no bound
+	Observer Observer          // nil = none
+	Name     string            // name of this process, for operators
+	Calendar Calendar          // nil = always open
+	Permit   *residence.Permit // nil = no Functions host; the process may always hold lanes
 	// RetryFor returns the least time between the first and the last of the attempts that make a contract's message
 	// dead without a verdict; nil = no contract has such a time. See least_time.go.
 	RetryFor func(contract string) time.Duration
@@ -99,7 +100,7 @@ type Drainer struct {
 	spacer      spacer
 	leadTime    leadTime
 	completions completions
-	invocationTracker
+	me          string          // the name under which this process claims lanes
 	slots       chan struct{}   // has one value for each attempt under way; nil = no bound
 	ctx         context.Context // the context of all work; its end cuts attempts off
 	cancel      context.CancelFunc
@@ -134,7 +135,7 @@ func New(cfg Config) *Drainer {
 	ctx, cancel := context.WithCancel(context.Background())
 	open, shut := context.WithCancel(ctx)
 	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, openCtx: open, stopNewWork: shut,
-		invocationTracker: invocationTracker{me: cryptorand.Text()}, workers: map[int]*laneWorker{},
+		me: cryptorand.Text(), workers: map[int]*laneWorker{},
 		prefetchRoom: newPrefetchRoom()}
 	d.spacer.interval, d.outlook = cfg.Rate, newOutlook(cfg.Backoff)
 	d.brakes = newBrakes(cfg.Brake, cfg.Patience, cfg.Backoff)

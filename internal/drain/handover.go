@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"weir/internal/clock"
@@ -13,26 +12,17 @@ import (
 	"weir/internal/panics"
 )
 
-// A Functions host may end a process without notice while the process has no invocation in flight. So the lanes of such
-// a process move to a process that has an invocation:
+// Package residence says why lanes move, and when this process may keep and take them (residence.Permit). This file has
+// the two sides of a move.
 //
-//   - While an invocation stays with the lanes of a process (Attend), the process keeps its lanes.
-//   - A holder without an invocation enqueues a ticket. The process that gets the ticket has an invocation, and claims
-//     the lane (Claim). The holder then hands the lane over. The claiming process takes the lane even if the lane has
-//     no work. Otherwise the former holder would take the lane again for the next message, and a lane whose messages
-//     come one at a time would never move.
-//   - When the last invocation of a process has to end, the process hands over its lanes (HandOver), even if no other
-//     process claims them.
+// A process with an invocation claims a lane that another process holds (Claim). A holder without an invocation hands
+// the lane over. The claiming process takes the lane even if the lane has no work. Otherwise the former holder would
+// take the lane again for the next message, and a lane whose messages come one at a time would never move.
 //
 // In a hand-over the holder finishes the attempt under way, commits all outcomes, and releases the lease. If the lane
 // has work and no other process claims the lane, the former holder enqueues a ticket. The former holder then leaves the
 // lane alone for the length of a lease, or until a message, a ticket or a sweep wakes its worker. Otherwise it would
 // take the lane back before another process could.
-//
-// While the platform shuts a host down, the host still sends HTTP requests to its process. The process would accept a
-// message, take the lane, and hold the lane without an invocation. So if no ticket has led to another invocation for
-// long enough, the process takes no lane (StopTaking), and enqueues tickets instead. The process takes lanes again when
-// the host calls a queue or timer function (MarkTriggered), or after takesNoneFor.
 
 const (
 	// claimLength is how long a claim counts. It is longer than most attempts, because the holder finishes the attempt
@@ -42,49 +32,15 @@ const (
 	// A holder without an invocation enqueues tickets, so that an invocation comes. callAfter is the time from the
 	// start of the session to the first ticket. callEvery is the time between two such tickets.
 	callAfter, callEvery = 2 * time.Second, 15 * time.Second
-	// takesNoneFor is the time after which a call of StopTaking has no effect any more. The platform needs less time to
-	// shut a host down. If the host is not being shut down, and only its queue and timer listeners have failed, the
-	// process delivers messages again after this time.
-	takesNoneFor = 10 * time.Minute
 	// maxMoveDelay is the longest time for which a holder keeps a claimed lane because messages become due.
 	maxMoveDelay = 30 * time.Second
 )
-
-// invocationTracker is the part of a Drainer that knows whether this process has an invocation and may take lanes.
-type invocationTracker struct {
-	me             string       // the name under which this process claims lanes
-	isAttended     atomic.Bool  // an invocation stays with the lanes of this process
-	takesNoneUntil atomic.Int64 // nanoseconds since 1970; 0 = this process takes lanes
-}
 
 // tenure is the time for which a session may begin new work.
 type tenure struct {
 	open      context.Context // ends with Drainer.openCtx, or when the lane is to be handed over
 	end       func()
 	claimedAt time.Time // when this session first saw another process's claim; zero = no other process claims the lane
-}
-
-// Attend records that an invocation stays with the lanes of this process. Until Yield is called, this process hands no
-// lane over to a process that claims the lane.
-func (d *Drainer) Attend() { d.isAttended.Store(true) }
-
-// Yield records that no invocation stays with the lanes of this process, or that the last such invocation ends soon.
-// From then on this process hands a lane over to a process that claims the lane.
-func (d *Drainer) Yield() { d.isAttended.Store(false) }
-
-// StopTaking makes this process take no further lane until MarkTriggered is called, or until ten minutes have passed.
-// The process keeps the lanes that it holds. StopTaking is called when no ticket has led to another invocation, because
-// the platform may then be shutting the host down. If Config.Hosted is false, the call has no effect.
-func (d *Drainer) StopTaking() { d.takesNoneUntil.Store(d.Now().Add(takesNoneFor).UnixNano()) }
-
-// MarkTriggered ends the effect of StopTaking. It is called before each invocation of a queue or timer function,
-// because a host that the platform is shutting down makes no such invocation.
-func (d *Drainer) MarkTriggered() { d.takesNoneUntil.Store(0) }
-
-// takesNoLane reports whether StopTaking is in effect.
-func (d *Drainer) takesNoLane() bool {
-	until := d.takesNoneUntil.Load()
-	return d.Hosted && until != 0 && d.Now().UnixNano() < until
 }
 
 // Held returns the numbers of the lanes that this process holds, in ascending order.
@@ -103,9 +59,9 @@ func (d *Drainer) Held() []int {
 }
 
 // HandOver makes this process hand a lane over after the attempt under way. The call has no effect if this process does
-// not drain the lane, or if Config.Hosted is false. HandOver returns at once.
+// not drain the lane, or has no Permit. HandOver returns at once.
 func (d *Drainer) HandOver(number int) {
-	if t := d.workerOf(number); t != nil && d.Hosted {
+	if t := d.workerOf(number); t != nil && d.Permit.IsHosted() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.endTenure != nil {
@@ -116,7 +72,7 @@ func (d *Drainer) HandOver(number int) {
 
 // yieldsTo reports whether this process leaves a lane to another process that claims the lane.
 func (d *Drainer) yieldsTo(c lane.Control) bool {
-	if !d.Hosted || d.isAttended.Load() {
+	if d.Permit.MayKeepLanes() {
 		return false
 	}
 	claim, claimed := c.Claim(d.Now())
@@ -273,14 +229,14 @@ func (t *laneWorker) waitWatching(d time.Duration) {
 }
 
 // leaveToOthers reports whether this process leaves a lane with work to other processes, because another process claims
-// the lane or because StopTaking is in effect. If so, the worker begins to watch the lane.
+// the lane or because this process may take no lanes. If so, the worker begins to watch the lane.
 func (t *laneWorker) leaveToOthers(c lane.Control, now time.Time) bool {
-	takesNone := t.drainer.takesNoLane()
-	if !takesNone && !t.drainer.yieldsTo(c) {
+	mayTake := t.drainer.Permit.MayTakeLanes()
+	if mayTake && !t.drainer.yieldsTo(c) {
 		return false
 	}
 	t.startWatching(c, now)
-	if takesNone {
+	if !mayTake {
 		t.callOtherProcess(c, now)
 	}
 	return true
@@ -317,13 +273,13 @@ func (t *laneWorker) stepAside() Report {
 // callForInvocation enqueues tickets for a lane that this process drains, while no invocation stays with the lanes of
 // this process. It does so in the background until ctx ends.
 func (d *Drainer) callForInvocation(ctx context.Context, number int) {
-	if !d.Hosted {
+	if !d.Permit.IsHosted() {
 		return
 	}
 	d.wg.Go(func() {
 		defer panics.Log(d.Log, "drain: call for an invocation")
 		for wait := callAfter; clock.Sleep(ctx, wait); wait = callEvery {
-			if d.isAttended.Load() {
+			if d.Permit.MayKeepLanes() {
 				continue
 			}
 			if err := d.Tickets.EnqueueNow(ctx, number); err != nil && ctx.Err() == nil {

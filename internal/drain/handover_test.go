@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"weir/internal/drain"
+	"weir/internal/residence"
 )
 
-func withHost(c *drain.Config) { c.Hosted = true }
+func withHost(c *drain.Config) { c.Permit = residence.NewPermit(c.Now) }
 
 // postBurst appends messages, each with a key of its own.
 func (w *world) postBurst(count int) {

@@ -270,7 +270,7 @@ func (t *laneWorker) lookOnce() Report {
 		return Report{State: Busy, HolderFence: holderFence}
 	}
 	if t.leaveToOthers(control, now) {
-		return Report{State: Busy, HolderFence: holderFence, isLeft: t.drainer.takesNoLane()}
+		return Report{State: Busy, HolderFence: holderFence, isLeft: !t.drainer.Permit.MayTakeLanes()}
 	}
 	cfg := lease.Config{Leases: t.drainer.Leases, Length: t.drainer.Lease, Now: t.drainer.Now, Log: t.drainer.Log}
 	l, err := lease.Acquire(ctx, cfg, t.drainer.Store.LeaseName(t.number))
@@ -288,9 +288,9 @@ func (t *laneWorker) lookOnce() Report {
 	t.setHolding(endTenure)
 	defer t.setHolding(nil)
 	t.drainer.Observer.Lease(t.number, LeaseTaken)
-	// If StopTaking was called during this look, no session begins. If StopTaking is called later, HandOver can end the
+	// If Permit.StopTaking was called during this look, no session begins. If it is called later, HandOver can end the
 	// session.
-	if t.drainer.takesNoLane() {
+	if !t.drainer.Permit.MayTakeLanes() {
 		endTenure()
 	} else {
 		// After a panic the session hands nothing over, because its state in memory may be wrong. The

@@ -78,7 +78,7 @@ func (p *process) invokeFunction(name string, function func(context.Context) err
 	if !p.awaitReady(p.listening, name) {
 		return errStarting
 	}
-	p.drainer.MarkTriggered()
+	p.permit.MarkTriggered()
 	done := make(chan error, 1)
 	p.host.Go(func() { done <- function(p.listening) })
 	timer := time.NewTimer(p.w.invocationLimit())

@@ -146,7 +146,7 @@ var mutantsSeenFromOutside = []mutant{
 
 // mutantsOfLarge has the mutants that TestLarge catches.
 var mutantsOfLarge = []mutant{
-	{"each ticket stays with its lane", "../functions/process/stay.go", "case s == nil || s.limited.Err() != nil:", "case true:", "tickets", "6"},
+	{"each ticket stays with its lane", "residence/stay/stay.go", "case s == nil || s.limited.Err() != nil:", "case true:", "tickets", "6"},
 	{"a sweep looks at one lane after the other", "lane/delete.go", "const maxConcurrent = 8", "const maxConcurrent = 1", "sweep", "6"},
 	{"each outcome in a commit of its own", "drain/session.go", "s.journal.waitBelow(ctx, maxUncommitted)", "s.journal.waitBelow(ctx, 1)", "cost|late", "6"},
 }
@@ -154,17 +154,17 @@ var mutantsOfLarge = []mutant{
 // mutantsOfMoves has the mutants that TestMoves catches.
 var mutantsOfMoves = []mutant{
 	{"a lane is released before the commit", "drain/session.go", "s.journal.addChange(s.buildHandOver(), true)", "_ = s.buildHandOver\n\tcancel()", "again|repeat", "12"},
-	{"a lane is kept without an invocation", "../functions/process/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second", "= time.Hour\n\thandOverAt            = time.Hour", "stands|again", "12"},
-	{"an invocation stays without a limit", "../functions/process/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second\n\tstayLimit             = time.Minute", "= time.Hour\n\thandOverAt            = time.Hour\n\tstayLimit             = time.Hour", "timeout", "12"},
+	{"a lane is kept without an invocation", "residence/stay/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second", "= time.Hour\n\thandOverAt            = time.Hour", "stands|again", "12"},
+	{"an invocation stays without a limit", "residence/stay/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second\n\tstayLimit             = time.Minute", "= time.Hour\n\thandOverAt            = time.Hour\n\tstayLimit             = time.Hour", "timeout", "12"},
 	{"claims are ignored", "drain/handover.go", "return claimed && claim.By != d.me", "_ = claim\n\treturn claimed && false", "stands|again", "12"},
-	{"lanes are taken although the host is drained", "drain/handover.go", "return d.Hosted && until != 0 && d.Now().UnixNano() < until", "return until < 0", "unattended|again", "20@4"},
-	{"an invocation leaves lanes that no ticket named", "../functions/process/stay.go", "for _, held := range f.Drainer.Held() {", "for _, held := range f.Drainer.Held()[:0] {", "unattended|again", "20@4"},
+	{"lanes are taken although the host is drained", "residence/permit.go", "return until == 0 || p.now().UnixNano() >= until", "return until >= 0", "unattended|again", "20@4"},
+	{"an invocation leaves lanes that no ticket named", "residence/stay/stay.go", "for _, held := range a.Drainer.Held() {", "for _, held := range a.Drainer.Held()[:0] {", "unattended|again", "20@4"},
 	{"a claim outlives the drain", "drain/lane_worker.go", "t.drainer.withdrawClaim(ctx, t)", "", "idle", "42@6"},
-	{"an invocation is not relieved", "../functions/process/stay.go", "close(s.seat.relieved)", "f.mu.Unlock()\n\t\treturn nil", "stands", "12@3"},
+	{"an invocation is not relieved", "residence/stay/stay.go", "close(s.seat.relieved)", "a.mu.Unlock()\n\t\treturn nil", "stands", "12@3"},
 	{"a ticket counts for a message that was filed after it", "ticket/sender.go", "s.enqueueFresh(ctx, lane, 0, 0)", "s.enqueueFresh(ctx, lane, queueResolution, 0)", "waits", "1@1642"},
-	{"a lane without work is not claimed", "../functions/process/process.go", "r.State == drain.Busy || r.HolderFence != 0", "r.State == drain.Busy", "unattended", "42@6"},
+	{"a lane without work is not claimed", "residence/stay/answer.go", "r.State == drain.Busy || r.HolderFence != 0", "r.State == drain.Busy", "unattended", "42@6"},
 	{"a claimed lane is taken only with work", "drain/lane_worker.go", "case t.claims.isBy(t.drainer.me, now) && ", "case false && ", "unattended", "42@6"},
-	{"a lane is not claimed from its next holder", "../functions/process/process.go", "f.keptUnder[lane] == holderFence && ", "", "unattended", "42@20"},
+	{"a lane is not claimed from its next holder", "residence/stay/answer.go", "a.keptUnder[lane] == holderFence && ", "", "unattended", "42@20"},
 }
 
 // mutantsOfShortPages has the mutants that TestShortPages catches.

@@ -18,6 +18,8 @@ import (
 	"weir/internal/notify"
 	"weir/internal/recur"
 	"weir/internal/replay"
+	"weir/internal/residence"
+	"weir/internal/residence/stay"
 	"weir/internal/signin"
 	"weir/internal/steps"
 	"weir/internal/storage"
@@ -51,6 +53,7 @@ type process struct {
 	now     func() time.Time
 	store   *lane.Store
 	appends *lane.Appender
+	permit  *residence.Permit
 	drainer *drain.Drainer
 	bell    *ticket.Sender
 	process *tickets.Function
@@ -124,6 +127,7 @@ func (s *slot) startProcess() {
 		Rand: w.dice.newSource(p.name + " store"), Contracts: w.contractsNow()}
 	p.bell = ticket.New(ticket.Config{Queue: timelimit.Queue(queuePort{w.account.Queue("tickets"), p}),
 		Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.newSource(p.name + " bell")})
+	p.permit = residence.NewPermit(p.now)
 	p.drainer = drain.New(drain.Config{
 		Store: p.store, Leases: p.newLeases(), Sender: p.newChainSender(single), Tickets: p.bell, Lease: w.lease,
 		Settle:   w.settle,
@@ -131,15 +135,15 @@ func (s *slot) startProcess() {
 		Observer: p.decided, Backoff: w.backoff, Patience: w.patience,
 		RetryFor: func(string) time.Duration { return w.retryFor }, Brake: w.braking.get(), Now: p.now,
 		Rand: w.dice.newSource(p.name + " drain"), Log: discardLog,
-		Hosted: true, Remembers: func(string) bool { return w.chains.remembers },
+		Permit: p.permit, Remembers: func(string) bool { return w.chains.remembers },
 	})
 	p.appends = lane.NewAppender(p.store, discardLog)
 	p.appends.OnFiled, p.appends.OnWake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.runner = runnerOf(&recur.Store{Table: p.newTable(""), Bodies: p.store.Bodies, Now: p.now},
 		recurringLog{p.appends, p.store.Messages()}, p.bell,
 		w.dice.newSource(p.name+" recur"))
-	p.process = &tickets.Function{Drainer: p.drainer, Holder: p.drainer, Tickets: p.bell, Lanes: w.lanes,
-		Lease: w.lease, Now: p.now, Logger: discardLog}
+	p.process = &tickets.Function{Answerer: &stay.Answerer{Drainer: p.drainer, Permit: p.permit, Tickets: p.bell,
+		Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: discardLog}, Logger: discardLog}
 	p.poison = &poison.Function{Tickets: p.bell, Lanes: w.lanes, Observer: ignorePoisoned{}, Logger: discardLog}
 	p.notify = p.newNotifier()
 	p.store.Notifier = p.notify

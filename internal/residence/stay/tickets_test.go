@@ -1,8 +1,7 @@
-package process_test
+package stay_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,9 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/functions/process"
 	"weir/internal/drain"
-	"weir/internal/invoke"
+	"weir/internal/residence/stay"
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
 	"weir/internal/ticket"
@@ -81,7 +79,7 @@ func (q *countedQueue) countTickets() (text string, most, all int) {
 	return text, most, all
 }
 
-// drainer implements process.Drainer and process.Holder for one instance.
+// drainer implements stay.Drainer and stay.Permit for one instance.
 type drainer struct {
 	*town
 	me int
@@ -133,7 +131,7 @@ func (drainer) Yield()       {}
 func (drainer) HandOver(int) {}
 func (drainer) StopTaking()  {}
 
-// Held returns no lane: each drain of this test begins with a ticket, so process.Function knows all lanes without Held.
+// Held returns no lane: each drain of this test begins with a ticket, so stay.Answerer knows all lanes without Held.
 func (drainer) Held() []int { return nil }
 
 func (d drainer) Join(ctx context.Context, number int) drain.Report {
@@ -171,7 +169,7 @@ func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender, busyFo
 
 // runHost takes tickets as the Functions host does; see batchSize. If the queue has no visible ticket, runHost waits
 // for the time "idle".
-func (w *town) runHost(ctx context.Context, f *process.Function, idle time.Duration) {
+func (w *town) runHost(ctx context.Context, f *stay.Answerer, idle time.Duration) {
 	var running atomic.Int64
 	for ctx.Err() == nil {
 		if running.Load() > newBatchThreshold {
@@ -183,9 +181,9 @@ func (w *town) runHost(ctx context.Context, f *process.Function, idle time.Durat
 			running.Add(1)
 			go func() {
 				defer running.Add(-1)
-				text, _ := json.Marshal(m.Text)
+				_, number, err := ticket.Decode(m.Text)
 				sleepFor(ctx, 20*time.Millisecond) // the time that the host and storage take
-				if f.Process(ctx, invoke.Invocation{Data: map[string]json.RawMessage{"ticket": text}}) == nil {
+				if err == nil && f.Answer(ctx, number) == nil {
 					_ = w.queue.Delete(context.WithoutCancel(ctx), m)
 				}
 			}()
@@ -247,9 +245,9 @@ func runTown(t *testing.T, s settings) (w *town, most int) {
 		s.bell.Queue, s.bell.Epoch = w.queue, 1
 		s.bell.Rand = newDice(n + 1).drawShare
 		bell := ticket.New(s.bell)
-		f := &process.Function{
+		f := &stay.Answerer{
 			Drainer: drainer{w, n},
-			Holder:  drainer{w, n},
+			Permit:  drainer{w, n},
 			Tickets: bell,
 			Lanes:   s.lanes,
 			Lease:   30 * time.Second,
@@ -288,7 +286,7 @@ func runTown(t *testing.T, s settings) (w *town, most int) {
 // With 64 lanes, there are more busy lanes than tickets that a host can answer at a time. In this test a process looks
 // at a lane only because of a ticket: there is no sweep, for example. A lane is busy for the whole hour
 // (ForGood), or repeatedly for up to 90 s (InTurns).
-func TestFunction_TicketsAreBounded(t *testing.T) {
+func TestAnswerer_TicketsAreBounded(t *testing.T) {
 	t.Parallel()
 	forGood := func() func() time.Duration { return func() time.Duration { return 24 * time.Hour } }
 	inTurns := func() func() time.Duration {

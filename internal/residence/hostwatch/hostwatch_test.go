@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/internal/hostwatch"
+	"weir/internal/residence/hostwatch"
 )
 
 const (

@@ -1,8 +1,7 @@
-package process_test
+package stay_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,9 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/functions/process"
 	"weir/internal/drain"
-	"weir/internal/invoke"
+	"weir/internal/residence/stay"
 	"weir/internal/ticket"
 )
 
@@ -89,7 +87,7 @@ func (d *heldDrains) setHeld(lanes ...int) {
 	d.lanes = lanes
 }
 
-// calls implements process.Holder and process.Tickets. It records all calls except MarkReceived and AwaitsRequeued.
+// calls implements stay.Permit, stay.Tickets and HandOver of stay.Drainer. It records all calls except MarkReceived and AwaitsRequeued.
 type calls struct {
 	mu    sync.Mutex
 	start time.Time
@@ -153,9 +151,15 @@ func (r *calls) checkLanes(t *testing.T, lanes ...int) {
 	}
 }
 
-// instance is a process.Function with its fakes.
+// recordedDrains has HandOver of calls, and all other methods of heldDrains.
+type recordedDrains struct {
+	*heldDrains
+	*calls
+}
+
+// instance is a stay.Answerer with its fakes.
 type instance struct {
-	f      *process.Function
+	f      *stay.Answerer
 	drains *heldDrains
 	calls  *calls
 }
@@ -167,9 +171,9 @@ func newInstance(lanes int) *instance {
 	for lane := range lanes {
 		o.drains.drains[lane] = make(chan drain.Report)
 	}
-	o.f = &process.Function{
-		Drainer: o.drains,
-		Holder:  o.calls,
+	o.f = &stay.Answerer{
+		Drainer: recordedDrains{o.drains, o.calls},
+		Permit:  o.calls,
 		Tickets: o.calls,
 		Lanes:   lanes,
 		Lease:   30 * time.Second,
@@ -181,10 +185,9 @@ func newInstance(lanes int) *instance {
 
 // answerTicket begins an invocation for a ticket. The returned channel gets the invocation's result.
 func (o *instance) answerTicket(ctx context.Context, lane int) <-chan error {
-	text, _ := json.Marshal(ticket.Encode(1, lane))
 	done := make(chan error, 1)
 	go func() {
-		done <- o.f.Process(ctx, invoke.Invocation{Data: map[string]json.RawMessage{"ticket": text}})
+		done <- o.f.Answer(ctx, lane)
 	}()
 	synctest.Wait()
 	return done
@@ -205,7 +208,7 @@ func checkAnswered(t *testing.T, what string, done <-chan error, want bool) {
 	}
 }
 
-func TestFunction_OneInvocationStays(t *testing.T) {
+func TestAnswerer_OneInvocationStays(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(t *testing.T, o *instance){
 		"UntilAllItsLanesAreDrained": func(t *testing.T, o *instance) {
@@ -260,7 +263,7 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 	}
 }
 
-func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
+func TestAnswerer_InvocationsRelieveEachOther(t *testing.T) {
 	t.Parallel()
 	working := drain.Report{State: drain.Working}
 	for name, test := range map[string]func(t *testing.T, o *instance){
@@ -332,7 +335,7 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 }
 
 // A process can hold a lane that no ticket named: it takes the lane after it has appended a message to the lane.
-func TestFunction_StaysWithLanesThatNoTicketNamed(t *testing.T) {
+func TestAnswerer_StaysWithLanesThatNoTicketNamed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(t *testing.T, o *instance){
 		"UntilTheyAreFree": func(t *testing.T, o *instance) {

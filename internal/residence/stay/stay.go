@@ -1,4 +1,4 @@
-package process
+package stay
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 //	40 s  as at 10 s
 //	45 s  the invocation enqueues a ticket for each lane that this process drains; from then on a lane
 //	      goes to the process that claims the lane, and this process takes no further lane
-//	      (see Holder.StopTaking)
+//	      (see Permit.StopTaking)
 //	58 s  the invocation hands over all lanes, claimed or not
 //	60 s  the invocation ends
 //
@@ -75,41 +75,41 @@ type seat struct {
 //
 // Otherwise the caller's invocation takes the seat. stayWith then returns when no lane is left, when another invocation
 // takes the seat, after a minute, or after ctx has ended.
-func (f *Function) stayWith(ctx context.Context, lanes []followedLane) error {
-	f.mu.Lock()
-	s := f.staying
+func (a *Answerer) stayWith(ctx context.Context, lanes []followedLane) error {
+	a.mu.Lock()
+	s := a.staying
 	if s == nil {
-		lanes = f.addHeld(lanes)
+		lanes = a.addHeld(lanes)
 	}
 	switch {
 	case s == nil && len(lanes) == 0:
-		f.mu.Unlock()
+		a.mu.Unlock()
 		return nil
 	case s == nil || s.limited.Err() != nil:
-		if f.keptUnder == nil {
-			f.keptUnder = map[int]int64{}
+		if a.keptUnder == nil {
+			a.keptUnder = map[int]int64{}
 		}
 		s = &stay{whole: context.WithoutCancel(ctx), lanes: map[int]bool{}, over: make(chan struct{})}
 		s.limited, s.end = context.WithCancel(s.whole)
-		f.staying = s
-	case f.Now().Sub(s.seat.takenAt) < relievedFrom:
-		f.followLanes(s, lanes)
-		f.mu.Unlock()
+		a.staying = s
+	case a.Now().Sub(s.seat.takenAt) < relievedFrom:
+		a.followLanes(s, lanes)
+		a.mu.Unlock()
 		return nil
 	default:
 		close(s.seat.relieved)
 	}
-	mine := &seat{takenAt: f.Now(), relieved: make(chan struct{})}
+	mine := &seat{takenAt: a.Now(), relieved: make(chan struct{})}
 	s.seat = mine
-	f.Holder.Attend()
-	f.followLanes(s, lanes)
-	f.mu.Unlock()
-	return f.keepSeat(ctx, s, mine)
+	a.Permit.Attend()
+	a.followLanes(s, lanes)
+	a.mu.Unlock()
+	return a.keepSeat(ctx, s, mine)
 }
 
 // keepSeat follows the timetable at the top of this file until the stay is over, or until another invocation has taken
 // the seat.
-func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
+func (a *Answerer) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 	relief, yield := time.NewTimer(reliefAt), time.NewTimer(yieldAt)
 	handOver, limit := time.NewTimer(handOverAt), time.NewTimer(stayLimit)
 	for _, t := range []*time.Timer{relief, yield, handOver, limit} {
@@ -129,17 +129,17 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 		case <-mine.relieved:
 		case <-relief.C:
 			relief.Reset(reliefEvery)
-			f.enqueueRelief(s)
+			a.enqueueRelief(s)
 		case <-yield.C:
 			relief.Stop()
-			f.yieldLanes(s, mine)
+			a.yieldLanes(s, mine)
 		case <-handOver.C:
-			f.handOverLanes(s, mine)
+			a.handOverLanes(s, mine)
 		case <-limit.C:
-			f.endStay(s, mine)
+			a.endStay(s, mine)
 		case <-ctx.Done(): // the host has given up the invocation
-			f.handOverLanes(s, mine)
-			f.endStay(s, mine)
+			a.handOverLanes(s, mine)
+			a.endStay(s, mine)
 			ctx = s.whole
 		}
 	}
@@ -157,68 +157,68 @@ func isClosed(signal <-chan struct{}) bool {
 
 // enqueueRelief enqueues a ticket if this process drains a lane. The ticket may name any lane, because the ticket's
 // invocation only has to relieve this invocation.
-func (f *Function) enqueueRelief(s *stay) {
-	f.followHeld(s)
-	if drained := f.drainedLanes(s); len(drained) > 0 {
-		f.enqueueFor(s, f.Tickets.EnqueueRelief, drained[:1])
+func (a *Answerer) enqueueRelief(s *stay) {
+	a.followHeld(s)
+	if drained := a.drainedLanes(s); len(drained) > 0 {
+		a.enqueueFor(s, a.Tickets.EnqueueRelief, drained[:1])
 	}
 }
 
 // yieldLanes enqueues a ticket for each lane that this process drains. If this invocation still has the seat, this
 // process from then on takes no further lane, and hands a lane over to a process that claims the lane.
-func (f *Function) yieldLanes(s *stay, mine *seat) {
-	f.mu.Lock()
-	if f.hasSeat(s, mine) {
-		f.Holder.Yield()
-		f.Holder.StopTaking()
+func (a *Answerer) yieldLanes(s *stay, mine *seat) {
+	a.mu.Lock()
+	if a.hasSeat(s, mine) {
+		a.Permit.Yield()
+		a.Permit.StopTaking()
 	}
-	f.mu.Unlock()
-	f.followHeld(s)
-	f.enqueueFor(s, f.Tickets.EnqueueNow, f.drainedLanes(s))
+	a.mu.Unlock()
+	a.followHeld(s)
+	a.enqueueFor(s, a.Tickets.EnqueueNow, a.drainedLanes(s))
 }
 
 // handOverLanes hands over all lanes that this process drains, if this invocation still has the seat.
-func (f *Function) handOverLanes(s *stay, mine *seat) {
-	f.followHeld(s)
-	drained := f.drainedLanes(s)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.hasSeat(s, mine) {
+func (a *Answerer) handOverLanes(s *stay, mine *seat) {
+	a.followHeld(s)
+	drained := a.drainedLanes(s)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.hasSeat(s, mine) {
 		return
 	}
-	f.Holder.Yield()
+	a.Permit.Yield()
 	for _, lane := range drained {
-		f.Holder.HandOver(lane)
+		a.Drainer.HandOver(lane)
 	}
 }
 
 // endStay ends the waits for drains and claims, if this invocation still has the seat.
-func (f *Function) endStay(s *stay, mine *seat) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.hasSeat(s, mine) {
+func (a *Answerer) endStay(s *stay, mine *seat) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.hasSeat(s, mine) {
 		s.end()
 	}
 }
 
 // hasSeat reports whether "mine" is still the seat of the present stay. The caller holds mu.
-func (f *Function) hasSeat(s *stay, mine *seat) bool { return f.staying == s && s.seat == mine }
+func (a *Answerer) hasSeat(s *stay, mine *seat) bool { return a.staying == s && s.seat == mine }
 
 // enqueueFor enqueues a ticket for each lane. It only logs a failure, because awaitLane enqueues a further ticket for
 // the lane.
-func (f *Function) enqueueFor(s *stay, enqueue func(context.Context, int) error, lanes []int) {
+func (a *Answerer) enqueueFor(s *stay, enqueue func(context.Context, int) error, lanes []int) {
 	for _, lane := range lanes {
 		if err := enqueue(s.whole, lane); err != nil {
-			f.Logger.Warn("process: ticket not enqueued", "lane", lane, "err", err)
+			a.Logger.Warn("process: ticket not enqueued", "lane", lane, "err", err)
 		}
 	}
 }
 
 // drainedLanes returns the lanes of a stay that this process drains, in ascending order.
-func (f *Function) drainedLanes(s *stay) (lanes []int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for lane := range f.Lanes {
+func (a *Answerer) drainedLanes(s *stay) (lanes []int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for lane := range a.Lanes {
 		if s.lanes[lane] {
 			lanes = append(lanes, lane)
 		}
@@ -227,17 +227,17 @@ func (f *Function) drainedLanes(s *stay) (lanes []int) {
 }
 
 // followHeld adds the lanes of Drainer.Held to a stay. It does nothing if the stay has ended.
-func (f *Function) followHeld(s *stay) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.staying == s && s.limited.Err() == nil {
-		f.followLanes(s, f.addHeld(nil))
+func (a *Answerer) followHeld(s *stay) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.staying == s && s.limited.Err() == nil {
+		a.followLanes(s, a.addHeld(nil))
 	}
 }
 
 // addHeld returns the given lanes, followed by all other lanes that this process drains.
-func (f *Function) addHeld(lanes []followedLane) []followedLane {
-	for _, held := range f.Drainer.Held() {
+func (a *Answerer) addHeld(lanes []followedLane) []followedLane {
+	for _, held := range a.Drainer.Held() {
 		if !slices.ContainsFunc(lanes, func(l followedLane) bool { return l.lane == held }) {
 			lanes = append(lanes, followedLane{lane: held, isDrained: true})
 		}
@@ -247,66 +247,66 @@ func (f *Function) addHeld(lanes []followedLane) []followedLane {
 
 // followLanes adds lanes to a stay, except lanes that the stay already has. If awaitLane then runs for no lane,
 // followLanes finishes the stay. The caller holds mu.
-func (f *Function) followLanes(s *stay, lanes []followedLane) {
+func (a *Answerer) followLanes(s *stay, lanes []followedLane) {
 	for _, l := range lanes {
 		if _, known := s.lanes[l.lane]; !known {
 			s.lanes[l.lane] = l.isDrained
 			s.open++
-			go f.awaitLane(s, l)
+			go a.awaitLane(s, l)
 		}
 	}
 	if s.open == 0 {
-		f.finishStay(s)
+		a.finishStay(s)
 	}
 }
 
 // awaitLane calls finishLane. After the last lane, awaitLane finishes the stay. It does so after a panic, too: otherwise
 // the invocation would not end.
-func (f *Function) awaitLane(s *stay, l followedLane) {
-	err := panics.Catch(func() error { return f.finishLane(s, l) })
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (a *Answerer) awaitLane(s *stay, l followedLane) {
+	err := panics.Catch(func() error { return a.finishLane(s, l) })
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	s.errs = append(s.errs, err)
 	if s.open--; s.open > 0 {
 		return
 	}
 	var held []followedLane
 	if s.limited.Err() == nil {
-		held = f.addHeld(nil)
+		held = a.addHeld(nil)
 	}
-	f.followLanes(s, held)
+	a.followLanes(s, held)
 }
 
 // finishLane waits for the end of a lane's claim and drain, and then enqueues the ticket that the lane needs.
-func (f *Function) finishLane(s *stay, l followedLane) error {
+func (a *Answerer) finishLane(s *stay, l followedLane) error {
 	lane, report := l.lane, drain.Report{State: drain.Working}
 	if !l.isDrained {
-		report = f.Drainer.Claim(s.limited, lane)
+		report = a.Drainer.Claim(s.limited, lane)
 	}
 	stillBusy := report.State == drain.Busy
 	if report.Err == nil && report.State == drain.Working {
-		report = f.joinDrain(s, lane)
+		report = a.joinDrain(s, lane)
 	}
-	f.mu.Lock()
+	a.mu.Lock()
 	if stillBusy {
-		f.keptUnder[lane] = l.holderFence
+		a.keptUnder[lane] = l.holderFence
 	}
 	delete(s.lanes, lane) // so that the next ticket for the lane can add the lane again
-	f.mu.Unlock()
+	a.mu.Unlock()
 	if stillBusy && l.isShared {
 		return nil
 	}
-	return f.enqueueTicket(s.whole, lane, report)
+	return a.enqueueTicket(s.whole, lane, report)
 }
 
 // joinDrain waits until the drain has ended, or until endStay ends the wait.
-func (f *Function) joinDrain(s *stay, lane int) drain.Report {
-	f.mu.Lock()
+func (a *Answerer) joinDrain(s *stay, lane int) drain.Report {
+	a.mu.Lock()
 	s.lanes[lane] = true
-	f.mu.Unlock()
+	a.mu.Unlock()
 	for {
 		limited, cancel := context.WithTimeout(s.limited, stayLimit)
-		report := f.Drainer.Join(limited, lane)
+		report := a.Drainer.Join(limited, lane)
 		again := limited.Err() != nil && s.limited.Err() == nil // another invocation took the seat, so the stay goes on
 		cancel()
 		if !again {
@@ -316,10 +316,10 @@ func (f *Function) joinDrain(s *stay, lane int) drain.Report {
 }
 
 // finishStay ends a stay that has no lane left. The caller holds mu.
-func (f *Function) finishStay(s *stay) {
-	if f.staying == s {
-		f.staying = nil
-		f.Holder.Yield()
+func (a *Answerer) finishStay(s *stay) {
+	if a.staying == s {
+		a.staying = nil
+		a.Permit.Yield()
 	}
 	s.end()
 	close(s.over)

@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"weir/internal/hostwatch"
+	"weir/internal/residence/hostwatch"
 )
 
 // roleVariable is the environment variable that gives a process of the test binary its role. A test starts the binary
