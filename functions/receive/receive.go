@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"time"
 
+	"weir/internal/await"
 	"weir/internal/filing"
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/upstream"
-	"weir/internal/weir"
 	"weir/internal/wire"
 )
 
@@ -34,18 +34,6 @@ type Observer interface {
 	Sent(sender string)
 }
 
-// Intake reads bodies within a limit of memory; see httpio.Intake.
-type Intake interface {
-	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
-}
-
-// Waiter delays an answer until the message is final, or until the duration "wait" is over. The result hasWaited is
-// false if the Waiter does not delay the answer; see Waits.AwaitFinal. If the result "final" is true, st is the state
-// of the message.
-type Waiter interface {
-	AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, hasWaited, final bool)
-}
-
 // Function accepts messages. All fields but Upstreams are needed.
 type Function struct {
 	Filer *filing.Filer
@@ -53,11 +41,11 @@ type Function struct {
 	Upstreams *upstream.Set
 	Drain     Drain
 	Tickets   Tickets
-	Waits     Waiter
+	Waits     *await.Waits
 	Observer  Observer
 	// Fingerprint returns the fingerprint of the function key of a request; "" = the request has no key.
 	Fingerprint func(*http.Request) string
-	Intake      Intake
+	Intake      *httpio.Intake
 	MaxBody     int64
 	Now         func() time.Time
 	Logger      *slog.Logger

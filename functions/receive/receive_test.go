@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"weir/functions/receive"
+	"weir/internal/await"
 	"weir/internal/filing"
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/weir"
 )
 
-// fake implements the interfaces of the function and of its Filer, except receive.Waiter and receive.Intake.
+// fake implements the interfaces of the function and of its Filer, except those of its Waits.
 type fake struct {
 	message   weir.Message // the message that was appended
 	idem      string       // the idempotency key of the message
@@ -31,7 +32,7 @@ type fake struct {
 	answered  func() bool  // reports whether the answer was written; nil = never
 	embargo   time.Time    // the due time in the body; zero = none
 	hangs     bool         // AppendWithoutWake waits until its context ends
-	waits     *receive.Waits
+	waits     *await.Waits
 	refused   error    // the last error that the observer got
 	senders   []string // the sender of each accepted post
 }

@@ -50,11 +50,6 @@ type Stored interface {
 	LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
-// Intake reads JSON within a limit of memory; see httpio.Intake.
-type Intake interface {
-	ReadJSON(w http.ResponseWriter, r *http.Request, limit int64, into any) (release func(), err error)
-}
-
 // Turns limits the previews at the same time; see httpio.Turns.
 type Turns interface {
 	Take(ctx context.Context, size int64) (done func(), err error)
@@ -65,7 +60,7 @@ type Function struct {
 	Schedules Schedules
 	Stored    Stored
 	Contracts redact.Contracts
-	Intake    Intake
+	Intake    *httpio.Intake
 	Turns     Turns
 	MaxBody   int64 // the largest size of a message's body, in bytes
 	Now       func() time.Time

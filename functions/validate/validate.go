@@ -19,21 +19,11 @@ type Checker interface {
 	Check(ctx context.Context, contentType string, body []byte) (contract.Checked, error)
 }
 
-// Headers reads the headers of a post; see filing.Filer.
-type Headers interface {
-	ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (filing.Options, error)
-}
-
-// Intake reads bodies of requests, and limits the memory of all bodies together; see httpio.Intake.
-type Intake interface {
-	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
-}
-
 // Function checks bodies. All fields are needed.
 type Function struct {
 	Contracts Checker
-	Headers   Headers
-	Intake    Intake
+	Headers   *filing.Filer
+	Intake    *httpio.Intake
 	MaxBody   int64 // in bytes
 	Now       func() time.Time
 	Logger    *slog.Logger

@@ -24,11 +24,6 @@ type StatusReader interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Intake reads bodies within a limit of memory; see httpio.Intake.
-type Intake interface {
-	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
-}
-
 // Edit serves POST /api/messages/{id}/edit. It replays a dead message with the body of the request in place of the
 // accepted body. The accepted body stays in the log. All fields of an Edit must be set.
 type Edit struct {
@@ -36,7 +31,7 @@ type Edit struct {
 	Messages  StatusReader
 	Log       Replayer
 	Caller    Caller
-	Intake    Intake
+	Intake    *httpio.Intake
 	MaxBody   int64 // in bytes
 	Logger    *slog.Logger
 }

@@ -21,6 +21,7 @@ import (
 	"weir/functions/validate"
 	"weir/functions/view"
 	"weir/functions/write"
+	"weir/internal/await"
 	"weir/internal/bulkcancel"
 	"weir/internal/bulkdiscard"
 	"weir/internal/dashboard"
@@ -165,7 +166,7 @@ func (r *running) newReceiver(intake *httpio.Intake) http.Handler {
 	return r.instruments.export.Receive("/api/messages", &receive.Function{
 		Filer: r.newFiler(r.appender, r.upstreams), Upstreams: r.upstreams,
 		Drain: r.waker, Tickets: r.tickets,
-		Waits: &receive.Waits{Finals: r.drainer, Statuses: r.store.Messages(), Lanes: r.store,
+		Waits: &await.Waits{Finals: r.drainer, Statuses: r.store.Messages(), Lanes: r.store,
 			MaxHeld: r.budgets.waits},
 		Observer:    submissions{r.instruments, history.WayPost},
 		Fingerprint: r.newAuditWrapper().FingerprintOf, Intake: intake, MaxBody: maxBody,

@@ -33,6 +33,7 @@ var may = map[string][]string{
 	"weir/internal/lane/epochs": {"weir/internal/fold", "weir/internal/lane/rows", "weir/internal/storage"},
 	"weir/internal/lane": {"weir/internal/clock", "weir/internal/fold", "weir/internal/lane/epochs",
 		"weir/internal/lane/rows", "weir/internal/lane/outbox", "weir/internal/weir", "weir/internal/storage"},
+	"weir/internal/await":  {"weir/internal/lane", "weir/internal/weir"},
 	"weir/internal/filing": {"weir/internal/fold", "weir/internal/lane", "weir/internal/weir"},
 	"weir/internal/rabbitmq": {"weir/internal/clock", "weir/internal/filing", "weir/internal/lane",
 		"weir/internal/retry", "weir/internal/weir"},

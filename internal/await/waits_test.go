@@ -1,11 +1,9 @@
-package receive_test
+package await_test
 
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"weir/functions/receive"
+	"weir/internal/await"
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -21,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world implements the interfaces that receive.Waits needs. It has the messages of one lane.
+// world implements the interfaces that await.Waits needs. It has the messages of one lane.
 type world struct {
 	mu      sync.Mutex
 	stages  map[int64]weir.Stage // by sequence number; a message without a stage is queued
@@ -116,67 +114,13 @@ func newReceipt(seq int64) lane.Receipt {
 		Stage: weir.Queued}
 }
 
-func TestFunction_Wait(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		prefer string
-		after  time.Duration // the time until this process makes the message final
-		due    time.Duration
-		most   int // the largest number of waiting answers
-		status int
-		took   time.Duration
-		wait   string // the header Preference-Applied of the answer
-	}{
-		"final in time":       {"wait=10", 3 * time.Second, 0, 1, 200, 3 * time.Second, "wait=10"},
-		"already final":       {"respond-async, Wait=10", 0, 0, 1, 200, 0, "wait=10"},
-		"not in time":         {"wait=10", time.Hour, 0, 1, 202, 10 * time.Second, "wait=10"},
-		"at most a minute":    {"wait=3600", time.Hour, 0, 1, 202, time.Minute, "wait=60"},
-		"an endless wait":     {"wait=99999999999", time.Hour, 0, 1, 202, time.Minute, "wait=60"},
-		"not due in time":     {"wait=10", time.Hour, time.Minute, 1, 202, 0, ""},
-		"one too many":        {"wait=10", time.Hour, 0, 0, 202, 0, ""},
-		"not a number":        {"wait=long", time.Hour, 0, 1, 202, 0, ""},
-		"asks for no wait":    {"return=minimal", time.Hour, 0, 1, 202, 0, ""},
-		"negative is no wait": {"wait=-1", time.Hour, 0, 1, 202, 0, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				far := newWorld()
-				f := &fake{waits: &receive.Waits{Finals: far, Statuses: far, Lanes: far, MaxHeld: c.most}}
-				if c.due > 0 {
-					f.embargo = time.Now().Add(c.due)
-				}
-				timer := time.AfterFunc(c.after, func() {
-					synctest.Wait()
-					far.commitStage(true, weir.Delivered, 3)
-				})
-				defer timer.Stop()
-				began := time.Now()
-				w := serveReceive(f, func(r *http.Request) { r.Header.Set("Prefer", c.prefer) })
-				hasWarning := strings.Contains(w.Body.String(), "Prefer: wait without an Idempotency-Key")
-				wants := c.prefer != "wait=long" && c.prefer != "return=minimal" && c.prefer != "wait=-1"
-				if hasWarning !=
-					wants {
-					t.Errorf("got %s, want a warning about the absent key: %t", w.Body, wants)
-				}
-				if wait := w.Header().Get("Preference-Applied"); w.Code != c.status || time.Since(began) != c.took ||
-					wait != c.wait || !f.hasTicket {
-					t.Errorf("got %d %s after %s, Preference-Applied %q and a ticket: %t; want %d after %s, %q and a "+
-						"ticket", w.Code, w.Body, time.Since(began), wait, f.hasTicket, c.status, c.took, c.wait)
-				}
-				synctest.Wait() // until the last poll has ended
-			})
-		})
-	}
-}
-
 // Waits polls a lane once a second for all waiting answers together. In this test no process asks the holder to cancel
 // or change a message. So Waits reads messages only after a commit, and only messages below the cursor.
 func TestWaits_OneLookASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		far := newWorld()
-		waits := &receive.Waits{Finals: far, Statuses: far, Lanes: far, MaxHeld: 3000}
+		waits := &await.Waits{Finals: far, Statuses: far, Lanes: far, MaxHeld: 3000}
 		type answer struct {
 			seq   int64
 			after time.Duration
@@ -261,7 +205,7 @@ func TestWaits_SeesCommitsOfOtherProcesses(t *testing.T) {
 				far := newWorld()
 				c.happen(far)
 				began := time.Now()
-				waits := &receive.Waits{Finals: far, Statuses: far, Lanes: far, MaxHeld: 1}
+				waits := &await.Waits{Finals: far, Statuses: far, Lanes: far, MaxHeld: 1}
 				st, hasWaited, final := waits.AwaitFinal(t.Context(), c.filed, 30*time.Second)
 				if took := time.Since(began); !hasWaited || !final || !st.Stage.Final() || took > c.within {
 					t.Errorf("got hasWaited %t, final %t and stage %q after %s; want a wait, and final within %s",

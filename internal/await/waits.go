@@ -1,4 +1,5 @@
-package receive
+// Package await delays answers until their messages are final.
+package await
 
 import (
 	"context"
