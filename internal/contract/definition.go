@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/beevik/etree"
 
+	"weir/internal/clock"
 	"weir/internal/weir"
 )
 
@@ -24,7 +26,9 @@ type Definition struct {
 	Key       KeyPaths `yaml:"key"`       // paths to the parts of the ordering key
 	Version   string   `yaml:"version"`   // path to the version; empty = none
 	DeliverAt string   `yaml:"deliverAt"` // path to the due time; empty = none
-	Split     string   `yaml:"split"`     // path of the parts, for a batch that gives no path itself; empty = none
+	// TimeZone is the zone of versions and due times without an offset, such as Europe/Berlin; empty = they are refused.
+	TimeZone string `yaml:"timezone"`
+	Split    string `yaml:"split"` // path of the parts, for a batch that gives no path itself; empty = none
 	// If Supersede is true, Weir writes only the newest of several waiting versions of a key. Supersede needs Key and
 	// Version.
 	Supersede bool `yaml:"supersede"`
@@ -66,7 +70,8 @@ type compiledContract struct {
 	version *path
 	limit   versionLimit
 	due     *path
-	skip    bool // a failed message does not block its key
+	zone    *time.Location // nil = a time without an offset is refused
+	skip    bool           // a failed message does not block its key
 	success *regexp.Regexp
 	fields  []rule
 	shown   []compiledField
@@ -163,7 +168,10 @@ func compileDefinition(def Definition) (*compiledContract, []string) {
 	if def.Supersede && (def.Version == "" || len(def.Key) == 0) {
 		addProblem("supersede needs a key and a version to compare")
 	}
-	if c.limit, err = parseVersionLimit(def); err != nil {
+	if c.zone, err = loadZone(def); err != nil {
+		addProblem("timezone: %v", err)
+	}
+	if c.limit, err = parseVersionLimit(def, c.zone); err != nil {
 		addProblem("versionMax: %v", err)
 	}
 	switch def.OnFailure {
@@ -219,6 +227,21 @@ func (c *compiledContract) collectNeeds() {
 	}
 }
 
+// loadZone returns the zone of a contract's times, or nil.
+func loadZone(def Definition) (*time.Location, error) {
+	switch {
+	case def.TimeZone == "":
+		return nil, nil
+	case def.DeliverAt == "" && !def.Supersede:
+		return nil, errors.New("it needs deliverAt or supersede: true; other times are not read")
+	}
+	zone, err := clock.LoadZone(def.TimeZone)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no zone of the tz database, such as Europe/Berlin", def.TimeZone)
+	}
+	return zone, nil
+}
+
 // checkAnswer returns the problem of one entry of Definition.Answers, or an empty string.
 func checkAnswer(status int, means string) string {
 	switch {
@@ -253,7 +276,7 @@ func (c *compiledContract) buildMessage(doc *etree.Document, now time.Time, plac
 	if c.version != nil {
 		version, p := readSingleValue(c.version, doc, "version")
 		if len(p) == 0 && c.def.Supersede {
-			p = c.checkVersion(version, now)
+			version, p = c.checkVersion(version, now)
 		}
 		places.setPathPlace(p, c.version, doc)
 		problems = append(problems, p...)
@@ -280,7 +303,7 @@ func (c *compiledContract) readDueTime(doc *etree.Document) (time.Time, []weir.P
 	if len(problems) > 0 {
 		return time.Time{}, problems
 	}
-	due, err := weir.ParseMoment(text)
+	due, err := weir.ParseMomentIn(text, c.zone)
 	if err != nil {
 		return time.Time{}, []weir.Problem{{Path: c.due.given, Rule: "deliverAt",
 			Message: "the due time " + err.Error()}}
@@ -288,17 +311,22 @@ func (c *compiledContract) readDueTime(doc *etree.Document) (time.Time, []weir.P
 	return due, nil
 }
 
-// checkVersion returns the problem of a version that is not comparable, or that the contract's limit refuses.
-func (c *compiledContract) checkVersion(version string, now time.Time) []weir.Problem {
-	v, err := weir.ParseVersion(version)
+// checkVersion returns the version as it is stored. It also returns the problem of a version that is not comparable, or
+// that the contract's limit refuses. A time without an offset gets its offset, so that later versions are compared with
+// the same instant, also if the contract's zone changes.
+func (c *compiledContract) checkVersion(version string, now time.Time) (string, []weir.Problem) {
+	v, err := weir.ParseVersionIn(version, c.zone)
 	if err != nil {
-		return []weir.Problem{{Path: c.version.given, Rule: "version", Message: "the version " + err.Error()}}
+		return version, []weir.Problem{{Path: c.version.given, Rule: "version", Message: "the version " + err.Error()}}
 	}
 	if problem := c.limit.checkVersion(v, now); problem != "" {
-		return []weir.Problem{{Path: c.version.given, Rule: "versionMax=" + c.def.VersionMax,
+		return version, []weir.Problem{{Path: c.version.given, Rule: "versionMax=" + c.def.VersionMax,
 			Message: "the version " + problem}}
 	}
-	return nil
+	if _, err := weir.ParseVersion(version); err != nil {
+		return v.String(), nil
+	}
+	return version, nil
 }
 
 // isInvisible reports whether a character changes the direction of text, or separates lines. An operator would misread

@@ -19,7 +19,7 @@ type versionLimit struct {
 }
 
 // parseVersionLimit parses def.VersionMax.
-func parseVersionLimit(def Definition) (versionLimit, error) {
+func parseVersionLimit(def Definition, zone *time.Location) (versionLimit, error) {
 	switch text, isDuration := strings.CutPrefix(def.VersionMax, "+"); {
 	case def.VersionMax == "":
 		return versionLimit{}, nil
@@ -32,7 +32,7 @@ func parseVersionLimit(def Definition) (versionLimit, error) {
 		}
 		return versionLimit{isSet: true, ahead: d}, nil
 	}
-	v, err := weir.ParseVersion(def.VersionMax)
+	v, err := weir.ParseVersionIn(def.VersionMax, zone)
 	if err != nil {
 		return versionLimit{}, fmt.Errorf("%w, nor a duration such as +24h", err)
 	}

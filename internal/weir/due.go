@@ -31,9 +31,15 @@ func HasJSONYear(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year(
 // 9999 it returns an error.
 func ParseMoment(text string) (time.Time, error) {
 	t, err := ParseTime(text)
-	switch {
-	case err != nil:
+	if err != nil {
 		return time.Time{}, fmt.Errorf("%w%s", err, explainLostPlus(text))
+	}
+	return limitMoment(t)
+}
+
+// limitMoment returns a due time within the times that storage can store.
+func limitMoment(t time.Time) (time.Time, error) {
+	switch {
 	case t.UTC().Year() > 9999:
 		return time.Time{}, errTooLate
 	case t.After(maxDueTime): // the largest time of a library, such as 9999-12-31T23:59:59.9999999Z
@@ -42,6 +48,15 @@ func ParseMoment(text string) (time.Time, error) {
 		return minDueTime, nil
 	}
 	return t.UTC(), nil
+}
+
+// ParseMomentIn is ParseMoment for the times of the trade; see ParseTradeTime.
+func ParseMomentIn(text string, zone *time.Location) (time.Time, error) {
+	t, err := ParseTradeTime(text, zone)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return limitMoment(t)
 }
 
 // explainLostPlus returns a hint for an error message if the text would be a valid time with "+" in place of its first

@@ -8,22 +8,27 @@ import (
 )
 
 // Version is a message's version in a comparable form: a number, numbers with dots between them, or a
-// time in RFC 3339.
+// time as ParseTradeTime reads it.
 type Version struct {
 	parts []string  // digits without leading zeros
 	at    time.Time // set if parts is nil
 }
 
-// ParseVersion parses a version such as 12, 1.10.2 or 2026-01-31T08:00:00Z.
-func ParseVersion(s string) (Version, error) {
-	if at, err := ParseTime(s); err == nil {
-		return Version{at: at}, nil
-	}
+// ParseVersion parses a version such as 12, 1.10.2 or 2026-01-31T08:00:00Z. A time must have an offset.
+func ParseVersion(s string) (Version, error) { return ParseVersionIn(s, nil) }
+
+// ParseVersionIn is ParseVersion with the zone of times without an offset; nil = they are refused. Digits alone are a
+// number, also those of a date (20300131).
+func ParseVersionIn(s string, zone *time.Location) (Version, error) {
 	parts := strings.Split(s, ".")
 	for i, p := range parts {
 		if p == "" || strings.Trim(p, "0123456789") != "" {
-			return Version{}, fmt.Errorf(
-				"%q is neither a number, nor numbers with dots between them, nor a time by RFC 3339", s)
+			at, err := ParseTradeTime(s, zone)
+			if err != nil {
+				return Version{}, fmt.Errorf(
+					"%s is neither a number, nor numbers with dots between them, and %w", quoteInput(s), err)
+			}
+			return Version{at: at}, nil
 		}
 		parts[i] = strings.TrimLeft(p, "0")
 	}
