@@ -61,7 +61,8 @@ type laneReports struct {
 func newLaneWorker(d *Drainer, number int) *laneWorker {
 	breaker := newBreaker(d.Backoff, d.Settle, d.Patience)
 	breaker.planPause = func(now time.Time, delay time.Duration) time.Duration {
-		return d.outlook.planPause(number, breaker.pauseCause, now, delay)
+		plan := pausePlan{number, breaker.pauseCause, delay, breaker.isOverload}
+		return d.outlook.planPause(plan, now)
 	}
 	return &laneWorker{drainer: d, number: number, appends: &recentAppends{}, breaker: breaker,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), claims: newClaimTracker(),

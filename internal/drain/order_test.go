@@ -157,8 +157,8 @@ func TestDrainer_CMS_UnavailableCountsNoAttempts(t *testing.T) {
 		}
 		w.start().Wake(0)
 		time.Sleep(5 * time.Minute)
-		if n := len(w.cms.listRequests()); n < 5 || n > 80 {
-			t.Errorf("%d probes in 5 minutes, want 5 to 80", n)
+		if n := len(w.cms.listRequests()); n < 5 || n > 100 {
+			t.Errorf("%d probes in 5 minutes, want 5 to 100", n)
 		}
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		w.waitUntilEmpty(2 * time.Minute)

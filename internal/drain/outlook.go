@@ -12,10 +12,11 @@ import (
 // Each lane has a breaker of its own, but all lanes write to the same CMS. So the lanes of a
 // process share their experience with it:
 //
-//   - A delivery by a lane that had paused for the CMS is a recovery. It ends the pauses of the same cause in all lanes
-//     of the process at once. A process that knows of a recovery writes it into storage. A process with lanes that pause
-//     reads it there, once for all its lanes.
-//   - While the CMS is away, one lane at a time is the scout: its pauses are short, so that a recovery is noticed soon.
+//   - A delivery by a lane that had paused for the CMS is a recovery. It ends the pauses of the
+//     same cause in all lanes of the process at once. A process that knows of a recovery writes it
+//     into storage. A process with lanes that pause reads it there, once for all its lanes.
+//   - While the CMS is away, one lane at a time is the scout: its pauses are short, so that a
+//     recovery is noticed soon. In the first minute it tries once a second, later ever more seldom.
 //     All other lanes pause for as long as the backoff asks.
 //
 // A pause that the CMS asked for (Retry-After) has no cause, so no recovery ends it. Neither does a
@@ -25,11 +26,15 @@ import (
 // messages.
 
 const (
-	// A scout pauses for at most the time since the trouble began, divided by scoutShare.
-	scoutShare = 8
-	// A trouble is over if no lane has paused for troubleEndsAfter: a lane that still waits tries again
-	// within seconds after its pause. Without this limit, a message that failed alone, and is dead,
-	// would make the first pauses of a later trouble long.
+	// A scout pauses for at most scoutPauseMin in the first scoutHurriesFor of a trouble. Later it
+	// pauses for at most scoutPauseMin, and the time since then divided by scoutShare. Most outages
+	// are restarts and end within a minute.
+	scoutPauseMin   = time.Second
+	scoutHurriesFor = time.Minute
+	scoutShare      = 8
+	// A trouble is over if no lane has paused for troubleEndsAfter: a lane that still waits tries
+	// again within seconds after its pause. Without this limit, a message that failed alone, and is
+	// dead, would make the first pauses of a later trouble long.
 	troubleEndsAfter = 10 * time.Second
 	// readsRecoveryMin and readsRecoveryMax bound the time between two reads of the stored
 	// recovery.
@@ -69,18 +74,40 @@ func (o *outlook) findTrouble(cause string, now time.Time) *trouble {
 	return t
 }
 
-// planPause is called when a lane begins a pause that the CMS did not ask for. It returns the
-// length of the pause: the given delay, or a shorter one if the lane has to be the scout.
-func (o *outlook) planPause(number int, cause string, now time.Time, delay time.Duration) time.Duration {
+// pausePlan is a pause that a lane is about to begin, and for which the CMS did not ask.
+type pausePlan struct {
+	lane  int
+	cause string
+	delay time.Duration // the pause that the backoff asks for
+	// isOverload: the CMS has too much to do (429), so a scout does not hurry.
+	isOverload bool
+}
+
+// planPause returns the length of a pause: the delay of the plan, or a shorter one if the lane has
+// to be the scout.
+func (o *outlook) planPause(p pausePlan, now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t := o.findTrouble(cause, now)
-	longest := max(o.backoff.longestDelay(1), now.Sub(t.since)/scoutShare)
-	if delay > longest && !t.hasProbe(number, now, now.Add(longest)) {
+
+	t, delay := o.findTrouble(p.cause, now), p.delay
+	longest := o.scoutPause(now.Sub(t.since), p.isOverload)
+	if delay > longest && !t.hasProbe(p.lane, now, now.Add(longest)) {
 		delay = longest
 	}
-	t.probes[number], t.pausesUntil = now.Add(delay), laterOf(t.pausesUntil, now.Add(delay))
+	t.probes[p.lane], t.pausesUntil = now.Add(delay), laterOf(t.pausesUntil, now.Add(delay))
+
 	return delay
+}
+
+// scoutPause returns the longest pause of a scout, in a trouble that has lasted for the given time.
+// Operators who set the steps of the backoff, or a longer first one, have chosen the pauses of the
+// first minute themselves.
+func (o *outlook) scoutPause(lasts time.Duration, isOverload bool) time.Duration {
+	shortest := o.backoff.longestDelay(1)
+	if isOverload || len(o.backoff.Steps) > 0 {
+		return max(shortest, lasts/scoutShare)
+	}
+	return max(shortest, scoutPauseMin+max(lasts-scoutHurriesFor, 0)/scoutShare)
 }
 
 // hasProbe reports whether the pause of another lane ends between two times.
@@ -164,8 +191,8 @@ func (d *Drainer) wakePaused(except int) {
 	}
 }
 
-// mayPauseForCMS reports whether the worker waits for the end of a pause for the CMS, or may be about
-// to wait for it.
+// mayPauseForCMS reports whether the worker waits for the end of a pause for the CMS, or may be
+// about to wait for it.
 func (t *laneWorker) mayPauseForCMS() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,7 +214,8 @@ func (t *laneWorker) awaitPauseEnd(d time.Duration, isForCMS bool) {
 			t.drainer.readRecovery()
 		}
 
-		// Otherwise all paused lanes would wake in the same moment, and chance would choose the one that reads.
+		// Otherwise all paused lanes would wake in the same moment, and chance would choose the one
+		// that reads.
 		next += time.Duration(t.number) * time.Microsecond
 		if t.awaitWake(min(left, next)) || left <= next || t.drainer.openCtx.Err() != nil {
 			return
@@ -200,7 +228,7 @@ func (d *Drainer) readRecovery() {
 	ctx, cancel := context.WithTimeout(d.openCtx, closeTimeout)
 	defer cancel()
 	r, err := d.Store.ReadRecovery(ctx)
-	if err != nil {
+	if err != nil || r.At.IsZero() {
 		return // the next read follows soon, and the pause ends anyway
 	}
 	// The clocks of the process that wrote it and of the last holder can differ.

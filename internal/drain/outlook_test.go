@@ -3,6 +3,7 @@ package drain_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,8 +85,43 @@ func TestOutlook_AllLanesDeliverSoon(t *testing.T) {
 	}
 }
 
-// A process has found all lanes in pauses of an hour, and has sent nothing itself. Another process delivers
-// a message of one lane, because an operator resumed it. The first process learns that from storage.
+// Most outages are restarts: when the CMS is back, the first message is delivered within one and a
+// half seconds.
+func TestOutlook_DeliversAtOnceAfterAShortOutage(t *testing.T) {
+	for name, answer := range map[string]weir.Result{"NoConnection": noConnection, "Busy": newAnswer(503),
+		"Refused": newAnswer(403)} {
+		for _, lasts := range []time.Duration{5 * time.Second, 20 * time.Second, 50 * time.Second} {
+			t.Run(fmt.Sprint(name, lasts), func(t *testing.T) {
+				simulateLanes(t, func(t *testing.T, w *world) {
+					w.cms.setAnswer(func(context.Context, weir.Delivery) weir.Result { return answer })
+					ids := w.postToLanes(3)
+					p := w.start(withDefaultBackoff)
+					for number := range 4 {
+						p.Wake(number)
+					}
+					time.Sleep(lasts)
+					sent := len(w.cms.listRequests())
+					w.cms.setAnswer(answerAfter(20*time.Millisecond, 200))
+					time.Sleep(1500 * time.Millisecond)
+					if !slices.ContainsFunc(ids, func(id weir.ID) bool { return w.status(id).Stage == weir.Delivered }) {
+						t.Error("got no delivery within 1.5 s, want one")
+					}
+					if most := 4*firstProbesOfALane + 4*int(lasts/time.Second); sent > most {
+						t.Errorf("got %d requests while the CMS was away, want %d at most", sent, most)
+					}
+				})
+			})
+		}
+	}
+}
+
+// firstProbesOfALane is more than the number of requests that a lane with three keys sends before
+// it pauses.
+const firstProbesOfALane = 4
+
+// A process has found all lanes in pauses of an hour, and has sent nothing itself. Another process
+// delivers a message of one lane, because an operator resumed it. The first process learns that
+// from storage.
 func TestOutlook_ARecoveryOfAnotherProcess(t *testing.T) {
 	simulateLanes(t, func(t *testing.T, w *world) {
 		longPauses := func(c *drain.Config) { c.Backoff = drain.Backoff{Min: time.Hour, Max: time.Hour} }

@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	// A page of the log has pageMin to pageMax messages. The number is chosen so that a page has about pageBytes, if
-	// its messages are as large as those of the last page. A row stores at most 60 KiB of a body, so a page of pageMin
-	// messages is always smaller than 2 MiB.
+	// A page of the log has pageMin to pageMax messages. The number is chosen so that a page has
+	// about pageBytes, if its messages are as large as those of the last page. A row stores at most
+	// 60 KiB of a body, so a page of pageMin messages is always smaller than 2 MiB.
 	pageMin   = 32
 	pageMax   = 256
 	pageBytes = 1 << 20
 	// rowBytes is the approximate size of a message's row without the body.
 	rowBytes = 512
-	// A far read is a read of farRows messages without their bodies. One answer of Azure Table Storage has at most that
-	// many rows. The holder reads far in two cases: if messages supersede each other, or if many messages in the
-	// read-ahead cannot be sent now.
+	// A far read is a read of farRows messages without their bodies. One answer of Azure Table
+	// Storage has at most that many rows. The holder reads far in two cases: if messages supersede
+	// each other, or if many messages in the read-ahead cannot be sent now.
 	farRows = 1000
-	// When readAheadMax messages are in memory, startFarRead does not read more. One message takes about 1.3 KiB
-	// without its body.
+	// When readAheadMax messages are in memory, startFarRead does not read more. One message takes
+	// about 1.3 KiB without its body.
 	readAheadMax = 10_000
 )
 
-// readAhead has the log's messages that were read and are not settled, in order. A message is settled when it is final,
-// held or scheduled. While the session sends messages, a goroutine reads the next page.
+// readAhead has the log's messages that were read and are not settled, in order. A message is
+// settled when it is final, held or scheduled. While the session sends messages, a goroutine reads
+// the next page.
 type readAhead struct {
 	store       *lane.Store
 	lane        int
@@ -63,8 +64,8 @@ func (w *readAhead) cursorSeq() int64 {
 	return w.nextRead
 }
 
-// fillUp adds the recent appends of this process, and the page of a finished read. If few messages are left, it starts
-// the next read.
+// fillUp adds the recent appends of this process, and the page of a finished read. If few messages
+// are left, it starts the next read.
 func (w *readAhead) fillUp(ctx context.Context) error {
 	w.takeAppends()
 	if w.reading != nil {
@@ -82,8 +83,8 @@ func (w *readAhead) fillUp(ctx context.Context) error {
 	return nil
 }
 
-// awaitRead waits for the read under way, and adds the page. It reports whether a read was under way. If ctx ends
-// first, awaitRead returns the cause.
+// awaitRead waits for the read under way, and adds the page. It reports whether a read was under
+// way. If ctx ends first, awaitRead returns the cause.
 func (w *readAhead) awaitRead(ctx context.Context) (bool, error) {
 	if w.reading == nil {
 		return false, nil
@@ -96,9 +97,10 @@ func (w *readAhead) awaitRead(ctx context.Context) (bool, error) {
 	}
 }
 
-// readFar reads the log until the read-ahead has farRows messages, or until the log ends. It is called to find the
-// newest version of a key. Even a cautious holder (see crashGuard) reads far: a crashed holder may have delivered the
-// newest version, and after that no older version may be sent.
+// readFar reads the log until the read-ahead has farRows messages, or until the log ends. It is
+// called to find the newest version of a key. Even a cautious holder (see crashGuard) reads far: a
+// crashed holder may have delivered the newest version, and after that no older version may be
+// sent.
 func (w *readAhead) readFar(ctx context.Context) error {
 	for len(w.entries) < farRows && (!w.isAtEnd || w.reading != nil) {
 		w.isFar = true
@@ -112,9 +114,9 @@ func (w *readAhead) readFar(ctx context.Context) error {
 	return nil
 }
 
-// startFarRead starts a far read, unless isComplete returns true. It is called when the messages in the read-ahead have
-// to wait, because the CMS refused their keys or because too many changes are uncommitted. Later in the log there can
-// be messages of other keys.
+// startFarRead starts a far read, unless isComplete returns true. It is called when the messages in
+// the read-ahead have to wait, because the CMS refused their keys or because too many changes are
+// uncommitted. Later in the log there can be messages of other keys.
 func (w *readAhead) startFarRead(ctx context.Context) {
 	if w.reading == nil && !w.isComplete() {
 		w.isFar = true
@@ -122,8 +124,8 @@ func (w *readAhead) startFarRead(ctx context.Context) {
 	}
 }
 
-// isComplete reports whether no more messages are to be read: the log was read to its end, or readAheadMax messages are
-// in memory.
+// isComplete reports whether no more messages are to be read: the log was read to its end, or
+// readAheadMax messages are in memory.
 func (w *readAhead) isComplete() bool {
 	return (w.isAtEnd && w.reading == nil) || len(w.entries) >= readAheadMax
 }
@@ -176,11 +178,13 @@ func (w *readAhead) mergePage(p logPage) error {
 			continue // takeAppends has added the message already
 		}
 		if p.isThin {
-			e.DropBody() // frees the memory of the row that was read, because there can be thousands of messages
+			// frees the memory of the row that was read, because there can be thousands of messages
+			e.DropBody()
 		}
 		w.addEntry(e)
 	}
 	if len(p.entries) > 0 {
+		w.appends.noteRead(p.entries[len(p.entries)-1].Seq(), w.store.Now())
 		w.pageRows, w.isFar = min(max(pageBytes*len(p.entries)/bytes, pageMin), pageMax), supersede
 	}
 	w.hasCaughtUp = w.hasCaughtUp || len(p.entries) < p.asked
@@ -188,8 +192,8 @@ func (w *readAhead) mergePage(p logPage) error {
 	return nil
 }
 
-// addEntry adds the log's next message, unless the message is settled or was cancelled. If the message is scheduled,
-// addEntry only adds its due time to the due cache.
+// addEntry adds the log's next message, unless the message is settled or was cancelled. If the
+// message is scheduled, addEntry only adds its due time to the due cache.
 func (w *readAhead) addEntry(e *lane.Entry) {
 	w.nextRead = e.Seq() + 1
 	switch {
@@ -231,9 +235,10 @@ func (w *readAhead) removeSeq(seq int64) bool {
 	return false
 }
 
-// takeAppends adds messages that this process has appended, if they directly follow the messages that were read. It
-// reports whether it added any. It adds none while hasCaughtUp is false: an earlier holder may have delivered or
-// cancelled a message that was appended before this holder raised the fence.
+// takeAppends adds messages that this process has appended, if they directly follow the messages
+// that were read. It reports whether it added any. It adds none while hasCaughtUp is false: an
+// earlier holder may have delivered or cancelled a message that was appended before this holder
+// raised the fence.
 func (w *readAhead) takeAppends() bool {
 	if w.isCautious || !w.hasCaughtUp {
 		return false
@@ -245,8 +250,8 @@ func (w *readAhead) takeAppends() bool {
 	return len(offered) > 0
 }
 
-// onWake is called when the lane may have a new message. If takeAppends finds no message of this process, another
-// process may have appended one, so the log has to be read.
+// onWake is called when the lane may have a new message. If takeAppends finds no message of this
+// process, another process may have appended one, so the log has to be read.
 func (w *readAhead) onWake() {
 	if !w.takeAppends() {
 		w.markMore()

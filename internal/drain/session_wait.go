@@ -9,13 +9,17 @@ const (
 	// lingerMin and lingerMax bound how long a holder stays at an empty lane (lingers).
 	lingerMin = 2 * time.Second
 	lingerMax = 3 * time.Second
-	// lingerLook is the time between two reads of the control rows while the holder lingers. The reads show messages
-	// that other processes appended. Those processes cannot wake the holder.
+	// lingerLook is the time between two reads of the control rows while the holder lingers. The
+	// reads show messages that other processes appended. Those processes cannot wake the holder.
 	lingerLook = 500 * time.Millisecond
+	// closeLook is that time for closeLooksFor after a message of another process: more of them are
+	// likely to come.
+	closeLook     = 50 * time.Millisecond
+	closeLooksFor = 3 * time.Second
 )
 
-// chooseNext returns a message that can be sent now; nil if there is none. If none of the messages in memory can be
-// sent, chooseNext waits for the read of the log that is under way.
+// chooseNext returns a message that can be sent now; nil if there is none. If none of the messages
+// in memory can be sent, chooseNext waits for the read of the log that is under way.
 func (s *session) chooseNext(ctx context.Context) (*candidate, error) {
 	for {
 		if s.waiter.takeWake() {
@@ -46,8 +50,8 @@ func (s *session) chooseNext(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// readOn reads the next messages of the log. If the CMS refuses one message after the other, readOn reads to the end of
-// the log.
+// readOn reads the next messages of the log. If the CMS refuses one message after the other, readOn
+// reads to the end of the log.
 func (s *session) readOn(ctx context.Context) error {
 	if err := s.readAhead.fillUp(ctx); err != nil || !s.breaker.wantsWholeLog() {
 		return err
@@ -55,8 +59,8 @@ func (s *session) readOn(ctx context.Context) error {
 	return s.readToEnd(ctx)
 }
 
-// readToEnd reads the log to its end, without bodies, as far as memory allows. The CMS may take a message that comes
-// later in the log than the refused messages.
+// readToEnd reads the log to its end, without bodies, as far as memory allows. The CMS may take a
+// message that comes later in the log than the refused messages.
 func (s *session) readToEnd(ctx context.Context) error {
 	for !s.readAhead.isComplete() {
 		s.readAhead.dropBodies()
@@ -68,11 +72,13 @@ func (s *session) readToEnd(ctx context.Context) error {
 	return nil
 }
 
-// beginRound begins the next round of attempts (see breaker.go) if each key had its turn. It reports whether the
-// session must choose a message again. Messages that were not read yet come before the next round.
+// beginRound begins the next round of attempts (see breaker.go) if each key had its turn. It
+// reports whether the session must choose a message again. Messages that were not read yet come
+// before the next round.
 //
-// If an untried message becomes due soon, beginRound begins no round and no pause. The pause could be long. In a long
-// pause the holder leaves the lane, and a process would soon have to take the lane again for the untried message.
+// If an untried message becomes due soon, beginRound begins no round and no pause. The pause could
+// be long. In a long pause the holder leaves the lane, and a process would soon have to take the
+// lane again for the untried message.
 func (s *session) beginRound(ctx context.Context) (mustChoose bool, err error) {
 	hasProbed := len(s.breaker.probedKeys) > 0 || s.breaker.isResting(s.now())
 	if !hasProbed || s.journal.countPending() > 0 || s.due.isUnderWay() {
@@ -87,11 +93,13 @@ func (s *session) beginRound(ctx context.Context) (mustChoose bool, err error) {
 	return s.prober.beginRound(), nil
 }
 
-// waitForWork is called when no message can be sent. It waits, and reports whether the session continues. The channel
-// progress is closed if a change was committed since the choice began (committer.nextProgress).
+// waitForWork is called when no message can be sent. It waits, and reports whether the session
+// continues. The channel progress is closed if a change was committed since the choice began
+// (committer.nextProgress).
 //
-// A message, or the next round, may have to wait for the commit of an earlier outcome. If that commit ends while the
-// holder chooses, the choice was made too early, and a new choice is needed: no timer and no wake would end the wait.
+// A message, or the next round, may have to wait for the commit of an earlier outcome. If that
+// commit ends while the holder chooses, the choice was made too early, and a new choice is needed:
+// no timer and no wake would end the wait.
 func (s *session) waitForWork(ctx context.Context, progress <-chan struct{}) (continues bool, err error) {
 	if s.opensAt(s.now()).After(s.now()) {
 		return true, nil // the lane pauses, and run waits for the end of the pause
@@ -100,7 +108,8 @@ func (s *session) waitForWork(ctx context.Context, progress <-chan struct{}) (co
 		return true, s.awaitCommit(ctx, n)
 	}
 
-	// countPending comes before this check, so that a commit between the two is seen by one of them.
+	// countPending comes before this check, so that a commit between the two is seen by one of
+	// them.
 	select {
 	case <-progress:
 		return true, nil
@@ -109,9 +118,9 @@ func (s *session) waitForWork(ctx context.Context, progress <-chan struct{}) (co
 	}
 }
 
-// awaitCommit waits for the next commit, for a message that becomes due, or for news. News means that another goroutine
-// has ended a read, or a write that moves due messages. awaitCommit returns at once if fewer than n changes are
-// uncommitted.
+// awaitCommit waits for the next commit, for a message that becomes due, or for news. News means
+// that another goroutine has ended a read, or a write that moves due messages. awaitCommit returns
+// at once if fewer than n changes are uncommitted.
 func (s *session) awaitCommit(ctx context.Context, n int) error {
 	progress, err := s.journal.flushDown(n)
 	if progress == nil {
@@ -129,8 +138,9 @@ func (s *session) awaitCommit(ctx context.Context, n int) error {
 	return nil
 }
 
-// awaitPage waits until the read of the log ends, a message becomes due, or news comes (see awaitCommit). It returns
-// false if no read was under way. If ctx ends, it returns false and an error.
+// awaitPage waits until the read of the log ends, a message becomes due, or news comes (see
+// awaitCommit). It returns false if no read was under way. If ctx ends, it returns false and an
+// error.
 func (s *session) awaitPage(ctx context.Context) (bool, error) {
 	if s.readAhead.reading == nil {
 		return false, nil
@@ -148,8 +158,8 @@ func (s *session) awaitPage(ctx context.Context) (bool, error) {
 	return true, s.due.advance(ctx)
 }
 
-// linger waits for lingerMin to lingerMax at an empty lane, and reports whether work has come. It waits longer if a
-// message becomes due soon.
+// linger waits for lingerMin to lingerMax at an empty lane, and reports whether work has come. It
+// waits longer if a message becomes due soon.
 func (s *session) linger(ctx context.Context) (bool, error) {
 	until := s.now().Add(lingerMin + s.drainer.drawJitter(lingerMax-lingerMin))
 	if s.due.isSealed {
@@ -159,7 +169,8 @@ func (s *session) linger(ctx context.Context) (bool, error) {
 		if err := s.prefetchRetry(ctx); err != nil {
 			return false, err
 		}
-		if hasWork := s.pollControl(ctx, lingerLook); hasWork {
+		look := s.lookInterval()
+		if hasWork := s.pollControl(ctx, look); hasWork {
 			return true, nil
 		}
 		answers := s.due.moves.answers
@@ -167,9 +178,10 @@ func (s *session) linger(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		if s.due.moves.answers != answers {
-			return true, nil // a step of a move has ended, and a message may have waited for this step
+			// a step of a move has ended, and a message may have waited for this step
+			return true, nil
 		}
-		step := lingerLook
+		step := look
 		if at := s.nextWakeAt(); !at.IsZero() {
 			step = min(step, at.Sub(s.now()))
 		}
@@ -187,8 +199,16 @@ func (s *session) linger(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// prefetchRetry reads the message of the next retry. It does not begin the read if a message has to be sent so soon
-// that the read could delay that message.
+// lookInterval returns the time between two reads of the control rows while the holder lingers.
+func (s *session) lookInterval() time.Duration {
+	if s.now().Sub(s.readAhead.appends.foreignSeenAt()) < closeLooksFor {
+		return closeLook
+	}
+	return lingerLook
+}
+
+// prefetchRetry reads the message of the next retry. It does not begin the read if a message has to
+// be sent so soon that the read could delay that message.
 func (s *session) prefetchRetry(ctx context.Context) error {
 	if at := s.nextWakeAt(); !at.IsZero() && at.Before(s.now().Add(s.drainer.leadTime.current())) {
 		return nil

@@ -32,20 +32,22 @@ type counts struct {
 	Bulks, BulkReplayed, Blockers              int
 	Flowed, Missing                            int
 	Recovered, AwayEnds, Ended, Braked, Parts  int
+	Elsewhere                                  int // messages that the holder had to find
 	Crowded, Turned, Removed, Kept, Items      int
 	Postponed, Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int
-	// LongestSweep is the duration of the longest sweep in runs of TestLarge. It leaves out sweeps during which storage
-	// operations could fail.
+	// LongestSweep is the duration of the longest sweep in runs of TestLarge. It leaves out sweeps
+	// during which storage operations could fail.
 	LongestSweep time.Duration
-	// LongestStand is the longest time for which a lane had work but no request at the CMS. Only runs of TestMoves
-	// measure it.
+	// LongestStand is the longest time for which a lane had work but no request at the CMS. Only
+	// runs of TestMoves measure it.
 	LongestStand time.Duration
 	// Longest is the longest time from the end of the faults until all work was done.
 	Longest time.Duration
 }
 
-// addAll adds the counts of another run. For fields whose names begin with Longest or Most it keeps the larger value.
+// addAll adds the counts of another run. For fields whose names begin with Longest or Most it keeps
+// the larger value.
 func (c *counts) addAll(o counts) {
 	sums, others := reflect.ValueOf(c).Elem(), reflect.ValueOf(o)
 	for i := range sums.NumField() {
@@ -61,26 +63,29 @@ func (c *counts) addAll(o counts) {
 
 // filed is a message in the log, as the checker knows it.
 type filed struct {
-	id        weir.ID
-	key       string
-	item      string // the folded key: messages with the same one have one order
-	contract  string
-	skip      bool
-	edit      bool // the message's contract has supersede, so the message has a version
-	version   weir.Version
-	forgotten bool       // a holder forgot the key's newest version, so this version does not count any more
-	passed    bool       // a later message of the key was sent first; allowed, because this version was outdated
-	erasing   bool       // an operator has asked to erase the message
-	erased    bool       // the content of the message was erased
-	body      string     // body as stored, or the name of the body's blob
-	idem      string     // the row key of the message's idempotency key; empty = none
-	number    int        // number of the submission, read from a request's body; -1 = not known yet
-	begun     bool       // a request for the message has reached the CMS
-	taken     bool       // a process got the answer that the CMS took the message
-	under     int64      // the highest fence of a request whose sender got a whole answer with status 200
-	final     weir.Stage // the final stage, except dead; empty = not known
-	now       weir.Stage // the stage in storage; empty = not read after the last write to the row
-	gone      bool       // retention has removed the message
+	id       weir.ID
+	key      string
+	item     string // the folded key: messages with the same one have one order
+	contract string
+	skip     bool
+	edit     bool // the message's contract has supersede, so the message has a version
+	version  weir.Version
+	// a holder forgot the key's newest version, so this version does not count any more
+	forgotten bool
+	// a later message of the key was sent first; allowed, because this version was outdated
+	passed  bool
+	erasing bool   // an operator has asked to erase the message
+	erased  bool   // the content of the message was erased
+	body    string // body as stored, or the name of the body's blob
+	idem    string // the row key of the message's idempotency key; empty = none
+	number  int    // number of the submission, read from a request's body; -1 = not known yet
+	begun   bool   // a request for the message has reached the CMS
+	taken   bool   // a process got the answer that the CMS took the message
+	// the highest fence of a request whose sender got a whole answer with status 200
+	under int64
+	final weir.Stage // the final stage, except dead; empty = not known
+	now   weir.Stage // the stage in storage; empty = not read after the last write to the row
+	gone  bool       // retention has removed the message
 	scheduling
 	replaying
 	discarding
@@ -90,21 +95,24 @@ type filed struct {
 
 // laneState is a lane as the checker knows it.
 type laneState struct {
-	log        []*filed // in the order of sequence numbers; log[0] has the number 1
-	fence      int64    // fence of the last holder
-	takenAt    time.Time
-	takenBy    *process // the last holder
-	taken      int      // number of messages in the log when takenBy took the lane
-	commit     int64    // number of the last commit under fence
-	nonce      string   // nonce of the last holder
-	last       lane.Control
-	active     []*request             // requests that the CMS works on, except the look-ups of chains
+	log     []*filed // in the order of sequence numbers; log[0] has the number 1
+	fence   int64    // fence of the last holder
+	takenAt time.Time
+	takenBy *process // the last holder
+	taken   int      // number of messages in the log when takenBy took the lane
+	commit  int64    // number of the last commit under fence
+	nonce   string   // nonce of the last holder
+	last    lane.Control
+	// requests that the CMS works on, except the look-ups of chains
+	active     []*request
 	askedUntil time.Time              // end of the last pause for which the CMS has asked
 	busy       time.Time              // when the CMS last finished a request of the lane
 	pauses     map[string]storedPause // operators' pauses in storage, by row key
-	forgets    map[string]bool        // open requests to forget a version, by the hash of key and contract
-	// forgottenIDs has the remembered ids that a holder forgot. An entry stays until a chain looks the item up. The
-	// map's keys are hashes of ordering key and contract. The value is the fence of the holder that forgot the id.
+	// open requests to forget a version, by the hash of key and contract
+	forgets map[string]bool
+	// forgottenIDs has the remembered ids that a holder forgot. An entry stays until a chain looks
+	// the item up. The map's keys are hashes of ordering key and contract. The value is the fence
+	// of the holder that forgot the id.
 	forgottenIDs map[string]int64
 	crowd        crowding
 	back         int64 // number of dead messages that the commit under check replays or discards
@@ -123,31 +131,35 @@ type checker struct {
 	lanes     map[int]*laneState
 	expected  []*submission
 	snapshots int
-	stuck     string                         // name of the blob that storage refuses to remove; empty = not chosen yet
-	takenSent time.Time                      // when the last request was sent that the CMS took
-	told      map[string]map[weir.Stage]bool // stages in the events that receivers got, by address and message id
-	tries     map[string]int                 // requests to receivers without a row written since, by event
-	history   chronicle
-	runs      []weir.ID       // messages of the runs by hand that were answered
-	entries   map[int]audited // entries of the audit log by their numbers
-	erasures  []*erasure      // in worlds of audits
-	parts     filedParts      // in worlds of batches
+	// name of the blob that storage refuses to remove; empty = not chosen yet
+	stuck     string
+	takenSent time.Time // when the last request was sent that the CMS took
+	// stages in the events that receivers got, by address and message id
+	told map[string]map[weir.Stage]bool
+	// requests to receivers without a row written since, by event
+	tries    map[string]int
+	history  chronicle
+	runs     []weir.ID       // messages of the runs by hand that were answered
+	entries  map[int]audited // entries of the audit log by their numbers
+	erasures []*erasure      // in worlds of audits
+	parts    filedParts      // in worlds of batches
 }
 
 func newChecker(w *world) *checker {
 	return &checker{w: w, lanes: map[int]*laneState{}, told: map[string]map[weir.Stage]bool{}, tries: map[string]int{}}
 }
 
-// reportViolation records the first violation of a run. Later violations are mostly consequences of the first one, so
-// they go only into the trace.
+// reportViolation records the first violation of a run. Later violations are mostly consequences of
+// the first one, so they go only into the trace.
 func (c *checker) reportViolation(kind, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.addViolation(kind, format, args...)
 }
 
-// addViolation is reportViolation for a caller that holds mu. It does nothing in the run of a mutant whose name
-// ends with the constant "outside": only the check in histories_test.go has to catch such a mutant.
+// addViolation is reportViolation for a caller that holds mu. It does nothing in the run of a
+// mutant whose name ends with the constant "outside": only the check in histories_test.go has to
+// catch such a mutant.
 func (c *checker) addViolation(kind, format string, args ...any) {
 	if strings.HasSuffix(c.w.mutant, outside) {
 		return
@@ -303,7 +315,8 @@ func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 	}
 }
 
-// checkCommitted checks that only the newest holder writes tail, and that each commit takes effect once.
+// checkCommitted checks that only the newest holder writes tail, and that each commit takes effect
+// once.
 func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[string]any) {
 	fence, _ := v["Fence"].(int64)
 	commit, _ := v["Commit"].(int64)
@@ -325,8 +338,8 @@ func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[str
 	l.fence, l.commit = fence, commit
 }
 
-// checkBooks checks that the control rows match the log, and that no count falls. Only the number of dead messages may
-// fall, because of replays and discards.
+// checkBooks checks that the control rows match the log, and that no count falls. Only the number
+// of dead messages may fall, because of replays and discards.
 func (c *checker) checkBooks(l *laneState, number int) {
 	now, err := c.store.ReadControl(context.Background(), number)
 	if err != nil {
@@ -355,8 +368,8 @@ func (c *checker) checkBooks(l *laneState, number int) {
 	}
 }
 
-// recountLane counts the messages of a lane by their rows, and compares the numbers with tail. It also checks the other
-// rows of the lane.
+// recountLane counts the messages of a lane by their rows, and compares the numbers with tail. It
+// also checks the other rows of the lane.
 func (c *checker) recountLane(l *laneState, number int, now lane.Control) {
 	var n lane.Counts
 	for _, f := range l.log {
@@ -389,16 +402,17 @@ func (c *checker) stageOf(f *filed) weir.Stage {
 		c.addViolation("lost", "message %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
 		return ""
 	}
-	if st.Stage.Final() && st.Stage != weir.Dead { // a dead message can still be replayed or discarded
+	// a dead message can still be replayed or discarded
+	if st.Stage.Final() && st.Stage != weir.Dead {
 		f.final = st.Stage
 	}
 	f.now = st.Stage
 	return st.Stage
 }
 
-// forgetStages clears the known stage (filed.now) of each message whose row was written by a transaction. If the
-// transaction wrote a packed row (d_), forgetStages clears the known stages of all messages, because a packed row makes
-// many messages delivered.
+// forgetStages clears the known stage (filed.now) of each message whose row was written by a
+// transaction. If the transaction wrote a packed row (d_), forgetStages clears the known stages of
+// all messages, because a packed row makes many messages delivered.
 func (l *laneState) forgetStages(ops []storage.Op) {
 	for _, op := range ops {
 		if strings.HasPrefix(op.Key, "d_") {

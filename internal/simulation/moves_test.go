@@ -13,12 +13,14 @@ import (
 	"weir/internal/lease"
 )
 
-// TestMoves simulates runs without faults. In most of them the platform removes instances: it stops their hosts, drains
-// their hosts, or ends idle instances. A drained host gets no more tickets, and ends when it has no invocation in
-// flight. In most runs each lane has work all the time, so that the checker notices a lane without progress. The
-// checker also notices a message that is sent twice.
+// TestMoves simulates runs without faults. In most of them the platform removes instances: it stops
+// their hosts, drains their hosts, or ends idle instances. A drained host gets no more tickets, and
+// ends when it has no invocation in flight. In most runs each lane has work all the time, so that
+// the checker notices a lane without progress. The checker also notices a message that is sent
+// twice.
 
-// leaving is the way in which the platform removes instances in a run of TestMoves. Other runs have the zero value.
+// leaving is the way in which the platform removes instances in a run of TestMoves. Other runs have
+// the zero value.
 type leaving struct {
 	kind   leavingKind
 	groups bool // each instance runs only one group of functions; see groupOf
@@ -49,8 +51,8 @@ const (
 func (g group) takesTickets() bool { return g != httpGroup }
 func (g group) runsSweep() bool    { return g != httpGroup }
 
-// groupOf returns the group of a slot. If the run has groups, the first two slots run the HTTP functions, and the other
-// slots run all other functions.
+// groupOf returns the group of a slot. If the run has groups, the first two slots run the HTTP
+// functions, and the other slots run all other functions.
 func (m leaving) groupOf(slot int) group {
 	switch {
 	case !m.groups:
@@ -62,17 +64,19 @@ func (m leaving) groupOf(slot int) group {
 }
 
 const (
-	// standsAtMost is the longest time for which a lane with work may stall when its instance ends in an orderly way.
-	// Another instance must first poll the queue, which each instance does after 2 to 6 s. The bound adds 2 s.
+	// standsAtMost is the longest time for which a lane with work may stall when its instance ends
+	// in an orderly way. Another instance must first poll the queue, which each instance does after
+	// 2 to 6 s. The bound adds 2 s.
 	standsAtMost = 8 * time.Second
-	// standsAlone is the longest time for which a lane with work may stall if the run has only one instance, which does
-	// not end. The lane then has the same holder all the time.
+	// standsAlone is the longest time for which a lane with work may stall if the run has only one
+	// instance, which does not end. The lane then has the same holder all the time.
 	standsAlone = 500 * time.Millisecond
-	// waitsInGroups is the longest wait of a message in seldomLane if no instance ends. It is longer than 0.8 s,
-	// because a process that has claimed the lane looks at the lane only each 0.8 s.
+	// waitsInGroups is the longest wait of a message in seldomLane if no instance ends. It is
+	// longer than 0.8 s, because a process that has claimed the lane looks at the lane only each
+	// 0.8 s.
 	waitsInGroups = 3 * time.Second
-	// unattendedAtMost is the longest time for which an instance of HTTP functions may keep a lane. The lane must move
-	// to an instance that takes tickets. The time is the sum of these:
+	// unattendedAtMost is the longest time for which an instance of HTTP functions may keep a lane.
+	// The lane must move to an instance that takes tickets. The time is the sum of these:
 	//
 	//   - 2 s until the holder enqueues a ticket
 	//   - 2 to 6 s until another instance polls the queue
@@ -80,7 +84,8 @@ const (
 	//   - 1 s until the process that wrote the claim sees that the lane is free
 	//   - the time for a write that is under way
 	unattendedAtMost = 12 * time.Second
-	// idleFor is the time without a post after which the platform ends the instances of HTTP functions.
+	// idleFor is the time without a post after which the platform ends the instances of HTTP
+	// functions.
 	idleFor = 30 * time.Second
 )
 
@@ -120,18 +125,20 @@ func drawMoves(d *dice) settings {
 	case s.leaving.hasSeldomLane():
 		s.lanes, s.messages, s.trouble = 2, 2900, 4*time.Minute
 	case s.leaving.kind == oneByOne:
-		s.messages = 170 * s.lanes // a lane gets a message each 0.7 s, so its holder seldom gives the lane up
+		// a lane gets a message each 0.7 s, so its holder seldom gives the lane up
+		s.messages = 170 * s.lanes
 	}
 	return s
 }
 
-// seldomLane is a lane that, in some runs, gets a message only every few seconds. The lane is often free, and the first
-// process that looks at the lane takes it.
+// seldomLane is a lane that, in some runs, gets a message only every few seconds. The lane is often
+// free, and the first process that looks at the lane takes it.
 const seldomLane = 1
 
 func (m leaving) hasSeldomLane() bool { return m.kind == inUse || m.kind == trickles }
 
-// drawMoveKey draws the key of a message. If the run has a seldomLane, about one message in thirty goes into that lane.
+// drawMoveKey draws the key of a message. If the run has a seldomLane, about one message in thirty
+// goes into that lane.
 func (w *world) drawMoveKey() string {
 	hasSeldom := w.leaving.hasSeldomLane()
 	isSeldom := hasSeldom && w.dice.drawChance("seldom", 1./30)
@@ -143,8 +150,8 @@ func (w *world) drawMoveKey() string {
 	}
 }
 
-// drawMoveStart draws the time at which a message is posted: at any time of the run if its lane gets one message at a
-// time, otherwise in the first five seconds.
+// drawMoveStart draws the time at which a message is posted: at any time of the run if its lane
+// gets one message at a time, otherwise in the first five seconds.
 func (w *world) drawMoveStart(i int, key string) time.Duration {
 	limit := 5 * time.Second
 	if w.leaving.kind == oneByOne || w.leaving.hasSeldomLane() && lane.Of(key, w.lanes) == seldomLane {
@@ -153,12 +160,16 @@ func (w *world) drawMoveStart(i int, key string) time.Duration {
 	return w.dice.drawBetween(fmt.Sprint("start ", i), 0, limit)
 }
 
-// pickReceiver returns the slot that gets a post. In runs of the kind inUse a drained instance gets the post, if there
-// is a drained instance. All other posts in runs of TestMoves go to an instance that is not about to end.
+// pickReceiver returns the slot that gets a post. In runs of the kind inUse a drained instance gets
+// the post, if there is a drained instance. All other posts in runs of TestMoves go to an instance
+// that is not about to end.
 func (w *world) pickReceiver(name string) *slot {
 	n := w.dice.drawBelow("to "+name, len(w.slots))
 	if s := w.pickAway(name); s != nil {
 		return s
+	}
+	if w.receiver != nil {
+		return w.receiver
 	}
 	if w.leaving.kind == "" {
 		return w.slots[n]
@@ -177,9 +188,9 @@ func (w *world) pickReceiver(name string) *slot {
 	return w.slots[0]
 }
 
-// planMoves removes an instance each 30 to 40 s, and starts another one in its place. This interval is long enough for
-// the lanes of the removed instance to move. In runs of the kind idleEnds planMoves removes all instances of HTTP
-// functions, and starts no others.
+// planMoves removes an instance each 30 to 40 s, and starts another one in its place. This interval
+// is long enough for the lanes of the removed instance to move. In runs of the kind idleEnds
+// planMoves removes all instances of HTTP functions, and starts no others.
 func (w *world) planMoves() {
 	switch w.leaving.kind {
 	case "", alone, trickles:
@@ -208,8 +219,9 @@ func (w *world) planMoves() {
 	})
 }
 
-// pickLeaver returns the slot that ends next. In runs of the kind inUse that slot holds the busy lane and has an
-// invocation, because only a process with an invocation can notice the drain of its host.
+// pickLeaver returns the slot that ends next. In runs of the kind inUse that slot holds the busy
+// lane and has an invocation, because only a process with an invocation can notice the drain of its
+// host.
 func (w *world) pickLeaver() *slot {
 	for w.leaving.kind == inUse && !w.isCalm() {
 		for _, s := range w.slots {
@@ -222,9 +234,9 @@ func (w *world) pickLeaver() *slot {
 	return w.slots[w.dice.drawBelow("goes", len(w.slots))]
 }
 
-// stopHost simulates SIGTERM to the host. The host takes no more tickets, and waits up to ten seconds for invocations
-// in flight. The process notices the stop and hands its lanes over. If leaving.unseen is set, the process does not
-// notice the stop.
+// stopHost simulates SIGTERM to the host. The host takes no more tickets, and waits up to ten
+// seconds for invocations in flight. The process notices the stop and hands its lanes over. If
+// leaving.unseen is set, the process does not notice the stop.
 func (s *slot) stopHost() {
 	w, p := s.w, s.currentProcess()
 	w.trace.addLine("%s: its host stops", p.name)
@@ -246,9 +258,9 @@ func (s *slot) stopHost() {
 	p.killProcess()
 }
 
-// drainHost drains the host of an instance as the platform does. The instance gets no more tickets, and is killed when
-// it has no invocation in flight. In runs of the kind inUse the instance still gets posts, and is killed some seconds
-// later.
+// drainHost drains the host of an instance as the platform does. The instance gets no more tickets,
+// and is killed when it has no invocation in flight. In runs of the kind inUse the instance still
+// gets posts, and is killed some seconds later.
 func (s *slot) drainHost() {
 	p := s.currentProcess()
 	s.w.trace.addLine("%s is drained", p.name)
@@ -262,8 +274,8 @@ func (s *slot) drainHost() {
 	}
 }
 
-// awaitEndAfterDrain waits, in runs of the kind inUse, until the platform ends a process whose host is drained. The
-// process must not hold a lane during that time.
+// awaitEndAfterDrain waits, in runs of the kind inUse, until the platform ends a process whose host
+// is drained. The process must not hold a lane during that time.
 func (p *process) awaitEndAfterDrain() {
 	if p.w.leaving.kind != inUse {
 		return
@@ -289,8 +301,8 @@ func (w *world) endIdleOnes() {
 	}
 }
 
-// watchUnattended checks that no instance of HTTP functions keeps a lane for longer than unattendedAtMost. The check
-// ends when the time in which messages are posted is over.
+// watchUnattended checks that no instance of HTTP functions keeps a lane for longer than
+// unattendedAtMost. The check ends when the time in which messages are posted is over.
 func (w *world) watchUnattended() {
 	since := map[string]time.Time{} // when an instance began to hold a lane, by process and lane
 	for ; !w.isCalm(); time.Sleep(100 * time.Millisecond) {
@@ -312,8 +324,8 @@ func (w *world) watchUnattended() {
 	}
 }
 
-// checkTakenOnce makes a check in runs of the kind oneByOne. A process that has handed a lane over may take the lane
-// again only after another message was appended. The caller holds mu.
+// checkTakenOnce makes a check in runs of the kind oneByOne. A process that has handed a lane over
+// may take the lane again only after another message was appended. The caller holds mu.
 func (c *checker) checkTakenOnce(p *process, l *laneState, number int) {
 	if c.w.leaving.kind == oneByOne && l.takenBy == p && l.taken == len(l.log) {
 		c.addViolation("idle", "%s takes lane %d again, and no message was filed since it took it before", p.name,
@@ -322,8 +334,8 @@ func (c *checker) checkTakenOnce(p *process, l *laneState, number int) {
 	l.takenBy, l.taken = p, len(l.log)
 }
 
-// checkMoved checks that no lane with work stalls, that no message is sent twice, and that no message waits too long in
-// seldomLane. The caller holds mu.
+// checkMoved checks that no lane with work stalls, that no message is sent twice, and that no
+// message waits too long in seldomLane. The caller holds mu.
 func (c *checker) checkMoved(l *laneState, f *filed, r *request) {
 	if c.w.leaving.kind == "" || c.w.leaving.unseen {
 		return
@@ -349,6 +361,6 @@ func (c *checker) checkMoved(l *laneState, f *filed, r *request) {
 	}
 }
 
-// TestMoves runs 14 seeds, two of each kind of leaving, from seed 1 on. The environment variables MOVES and MOVES_FROM
-// change the number and the first seed.
+// TestMoves runs 14 seeds, two of each kind of leaving, from seed 1 on. The environment variables
+// MOVES and MOVES_FROM change the number and the first seed.
 func TestMoves(t *testing.T) { runWorlds(t, "MOVES", 14, drawMoves) }

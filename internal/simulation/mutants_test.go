@@ -10,17 +10,19 @@ import (
 	"testing"
 )
 
-// mutant is the program without one of its rules. The field "text" is a piece of the source file that occurs there
-// exactly once, and the field "new" replaces it. The program has no switches for mutants: only the test binary of
-// mutant_build_test.go has them. A mutant without a file changes the simulation instead: the code of the simulation
-// breaks the rule if the environment variable MUTANT has the mutant's name.
+// mutant is the program without one of its rules. The field "text" is a piece of the source file
+// that occurs there exactly once, and the field "new" replaces it. The program has no switches for
+// mutants: only the test binary of mutant_build_test.go has them. A mutant without a file changes
+// the simulation instead: the code of the simulation breaks the rule if the environment variable
+// MUTANT has the mutant's name.
 type mutant struct {
 	name      string // the behaviour of the program without the rule
 	file      string // path relative to internal/; empty = the mutant changes the simulation
 	text, new string
 	caught    string // expected kinds of violations, separated by |; see docs/simulation.md
-	// seeds has the largest number of seeds to try, or "number@first seed"; empty = 3000 seeds from 1. The first seed
-	// only saves time: it is the one that caught the mutant, and the search goes on behind it.
+	// seeds has the largest number of seeds to try, or "number@first seed"; empty = 3000 seeds from
+	// 1. The first seed only saves time: it is the one that caught the mutant, and the search goes
+	// on behind it.
 	seeds string
 }
 
@@ -131,13 +133,16 @@ var mutants = []mutant{
 	{"a brake counts for one lane alone", "drain/session.go", "brakes: d.brakes, keys: s.keys", "brakes: newBrakes(d.Brake, d.Patience, d.Backoff), keys: s.keys", "mass", "3000@38"},
 	{"a recovery ends no pause of other lanes", "drain/outlook.go", "return o.last.Ends(t)", "return false && o.last.Ends(t)", "unaware", "3000@126"},
 	{"a trouble outlasts its pauses", "drain/outlook.go", "now.Sub(t.pausesUntil) > troubleEndsAfter", "false", "unaware", "5@473"},
+	{"the holder seldom looks for messages of other processes", "drain/session_wait.go", "return closeLook\n", "return lingerLook\n", "unseen", ""},
+	{"the scout does not hurry", "drain/outlook.go", "scoutPauseMin+max(lasts-scoutHurriesFor, 0)/scoutShare", "lasts/scoutShare", "unaware", ""},
 	{"no lane is the scout", "drain/outlook.go", "if delay > longest && ", "if false && delay > longest && ", "unaware", "3000@60"},
 	{"a recovery ends pauses that begin after it", "lane/recovery.go", "r.At.After(t.LastErrorAt)", "!r.At.IsZero()", "ended|unaware|stuck", ""},
 	{"a recovery ends a pause for which the CMS has asked", "drain/breaker.go", "if r.RetryAfter > 0 {\n\t\treturn \"\"", "if false {\n\t\treturn \"\"", "ended", "3000@29"},
 	{"bodies without a message are left", "lane/retention_forgotten.go", "if info.Marked || len(parts) != 3 {", "if true {", "left", ""},
 }
 
-// mutantsSeenFromOutside has the mutants that only the check of the histories is to catch; see the constant "outside".
+// mutantsSeenFromOutside has the mutants that only the check of the histories is to catch; see the
+// constant "outside".
 var mutantsSeenFromOutside = []mutant{
 	{"blocked keys off" + outside, "drain/selector.go", "case block != nil && e.Seq() >= block.firstLogPos:", "case false:", "history", ""},
 	{"pending keys off" + outside, "drain/committer.go", "return c.pendingKeys[keyHash] > 0", "return false", "history", ""},
@@ -255,8 +260,8 @@ func TestMutants_AreCaught(t *testing.T) {
 	}
 }
 
-// TestMutants_QuoteTheSource checks within a second that the source files have the texts that the mutants of this file
-// replace.
+// TestMutants_QuoteTheSource checks within a second that the source files have the texts that the
+// mutants of this file replace.
 func TestMutants_QuoteTheSource(t *testing.T) {
 	t.Parallel()
 	for _, m := range listProgramMutants() {
@@ -302,8 +307,8 @@ func TestMutants_AreCaughtInWorldsOfChains(t *testing.T) {
 	catchMutants(t, mutantsOfChains, "TestChains", "CHAINS")
 }
 
-// catchMutants checks that a test catches each mutant. The parameter env is the environment variable with the test's
-// number of seeds.
+// catchMutants checks that a test catches each mutant. The parameter env is the environment
+// variable with the test's number of seeds.
 func catchMutants(t *testing.T, mutants []mutant, test, env string) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
@@ -314,8 +319,8 @@ func catchMutants(t *testing.T, mutants []mutant, test, env string) {
 	}
 }
 
-// isCaught runs a test of the simulation on the mutant, and fails t unless that test reports a violation of an expected
-// kind.
+// isCaught runs a test of the simulation on the mutant, and fails t unless that test reports a
+// violation of an expected kind.
 func (m mutant) isCaught(t *testing.T, test string, env ...string) {
 	t.Helper()
 	out, err := m.runTest(t, test, append(env, "STEP=1", "STOP=1")...)
@@ -326,8 +331,8 @@ func (m mutant) isCaught(t *testing.T, test string, env ...string) {
 	t.Logf("%.200s", shown)
 }
 
-// runTest runs a test of the simulation on the mutant in a process of its own. It logs the lines about the progress of
-// that process.
+// runTest runs a test of the simulation on the mutant in a process of its own. It logs the lines
+// about the progress of that process.
 func (m mutant) runTest(t *testing.T, test string, env ...string) (output []byte, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), m.buildBinary(t), "-test.run", "^"+test+"$", "-test.timeout", "0")
@@ -338,7 +343,8 @@ func (m mutant) runTest(t *testing.T, test string, env ...string) (output []byte
 	return log.all, err
 }
 
-// progressLog keeps the output of a process, and logs its lines about finished seeds; see tellProgress.
+// progressLog keeps the output of a process, and logs its lines about finished seeds; see
+// tellProgress.
 type progressLog struct {
 	t    *testing.T
 	all  []byte

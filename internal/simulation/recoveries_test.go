@@ -9,12 +9,16 @@ import (
 )
 
 // When the faults are over and all lanes are idle, the CMS of some seeds is away for a while.
-// Meanwhile the upstreams post messages of many keys, and the lanes pause. In some of these seeds the
-// platform then ends an idle instance. When the CMS is back, the first lane that delivers a message
-// ends the pauses of all lanes, of its own process at once and of others soon.
+// Meanwhile the upstreams post messages of many keys, and the lanes pause. In some of these seeds
+// the platform then ends an idle instance. When the CMS is back, the first lane that delivers a
+// message ends the pauses of all lanes, of its own process at once and of others soon.
 
 // backWithin is the time within which all messages must be delivered when the CMS is back.
 const backWithin = 20 * time.Second
+
+// firstWithin is the time within which the first of these messages must be delivered: a second for
+// the next attempt of the scout, and the rest for slow storage and a slow CMS.
+const firstWithin = 2500 * time.Millisecond
 
 // absence has the time for which the CMS is away, and how.
 type absence struct {
@@ -38,7 +42,8 @@ func (s *settings) drawAbsence(d *dice) {
 	s.absence.ends = s.instances > 1 && d.drawChance("absence ends", 0.5)
 	s.absence.ended = d.drawBelow("absence ended", s.instances)
 	s.backoff.Max = time.Minute
-	// Attempts must not count meanwhile: a message that is alone in its lane could become dead of them.
+	// Attempts must not count meanwhile: a message that is alone in its lane could become dead of
+	// them.
 	s.patience = max(s.patience, s.absence.lasts+backWithin)
 }
 
@@ -76,6 +81,10 @@ func (w *world) fileAway(ctx context.Context) bool {
 	w.fileAllOf(ctx, first, n, "away", "article")
 	restart := w.endWaiting()
 	time.Sleep(time.Until(w.absence.until))
+	if !w.absence.ends {
+		time.Sleep(firstWithin)
+		w.check.checkFirstBack(first, n)
+	}
 	for end := time.Now().Add(backWithin); time.Now().Before(end) && !w.check.isAllTaken(first, n); {
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -86,9 +95,9 @@ func (w *world) fileAway(ctx context.Context) bool {
 }
 
 // endWaiting ends a process that waits with the lanes for the CMS: the platform can end an instance
-// that has no invocation. It returns the function that starts the instance again. Then no process may
-// know of a lane that pauses. The process holds no lane when it ends, because a crashed holder's lease
-// and settle time would pass first.
+// that has no invocation. It returns the function that starts the instance again. Then no process
+// may know of a lane that pauses. The process holds no lane when it ends, because a crashed
+// holder's lease and settle time would pass first.
 func (w *world) endWaiting() (restart func()) {
 	if !w.absence.ends {
 		return func() {}
@@ -108,8 +117,8 @@ func (w *world) endWaiting() (restart func()) {
 }
 
 // pickAway returns the instance that gets a post while the CMS is away; nil = any. An instance that
-// ends meanwhile gets all messages of the lanes but the first, so that other processes may not know of
-// these lanes.
+// ends meanwhile gets all messages of the lanes but the first, so that other processes may not know
+// of these lanes.
 func (w *world) pickAway(name string) *slot {
 	switch {
 	case !w.absence.isOn() || !w.absence.ends || w.slots[w.absence.ended].currentProcess().isDead():
@@ -136,6 +145,19 @@ func (c *checker) countExpected() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.expected)
+}
+
+// checkFirstBack checks that the CMS has taken one of the n submissions from the number first on.
+func (c *checker) checkFirstBack(first, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	for i := first; i < first+n; i++ {
+		if f := c.filedAs(i); f == nil || f.taken {
+			return
+		}
+	}
+	c.addViolation("unaware", "no message is delivered, %s after the CMS was back", firstWithin)
 }
 
 // checkBack checks that the CMS has taken the n submissions from the number first on.

@@ -26,66 +26,87 @@ import (
 type settings struct {
 	instances, lanes, messages, keys int
 	lease                            time.Duration
-	settle                           time.Duration // how long the CMS can continue a request that was cut off
-	timeout                          time.Duration // time limit of one attempt
-	attempts                         int
-	backoff                          drain.Backoff
-	rate                             time.Duration // shortest time between two attempts of a process; 0 = no limit
-	atOnce                           int           // largest number of simultaneous attempts of a process; 0 = no limit
-	faults                           float64       // probability that an operation of storage has a fault
-	shortPages                       float64       // probability that storage cuts a page; below 0.05, 0.05 is used
-	cmsFaults                        float64       // probability that the CMS has a fault at a request
-	rejects                          float64       // probability that the CMS refuses a request for good
-	swift                            bool          // the CMS takes about a millisecond for a request
-	trouble                          time.Duration // time for which faults go on, from the start
-	bad                              [2]int        // two submissions, by number, that the CMS never takes; -1 = none
+	// how long the CMS can continue a request that was cut off
+	settle   time.Duration
+	timeout  time.Duration // time limit of one attempt
+	attempts int
+	backoff  drain.Backoff
+	// shortest time between two attempts of a process; 0 = no limit
+	rate time.Duration
+	// largest number of simultaneous attempts of a process; 0 = no limit
+	atOnce int
+	// probability that an operation of storage has a fault
+	faults float64
+	// probability that storage cuts a page; below 0.05, 0.05 is used
+	shortPages float64
+	// probability that the CMS has a fault at a request
+	cmsFaults float64
+	// probability that the CMS refuses a request for good
+	rejects float64
+	// the CMS takes about a millisecond for a request
+	swift   bool
+	trouble time.Duration // time for which faults go on, from the start
+	// two submissions, by number, that the CMS never takes; -1 = none
+	bad [2]int
 
-	// The numbers of faults of each instance. In a standstill, a process does nothing. In a cut, a process cannot reach
-	// storage. In a stop, a process shuts down properly.
+	// The numbers of faults of each instance. In a standstill, a process does nothing. In a cut, a
+	// process cannot reach storage. In a stop, a process shuts down properly.
 	crashes, standstills, cuts, stops int
 	traps, jumps                      int // numbers of traps (see traps_test.go) and of clock jumps
 	outages                           int // outages of storage, for all instances at once
 
-	large                 float64          // share of messages with a body that needs a blob
-	scheduled             float64          // share of messages with a due time
-	cancels, moves        float64          // shares of messages: cancelled; given another due time
-	horizon               time.Duration    // longest time from a post to a due time that is not one of moments
-	moments               [3]time.Duration // due times that many messages share, counted from the start
-	every                 time.Duration    // interval of the recurring message; 0 = there is none
-	runs                  int              // number of runs of a schedule by hand
-	callbacks             float64          // share of messages with a callback
-	deaths                bool             // a receiver of events gets an event for each dead message
-	operators             int              // number of operators who replay dead messages
-	forces, edits         float64          // shares of replays: forced; with another body
-	bulk                  int              // number of bulk replays
-	bulkForce, bulkCancel float64          // shares of bulk replays: forced; cancelled
-	pauses                int              // number of pauses of lanes and keys
-	forgets               int              // number of operators' requests to forget a version
-	erasers               int              // number of operators who erase messages
-	discarders            int              // number of operators who discard dead messages
-	crowd                 int              // number of messages with the same due time, long after the faults
-	storage               time.Duration    // approximate time that a request to storage takes; 0 = up to 6 ms
-	refused, refusal      int              // number of messages refused at the end; HTTP status of these refusals
-	stand                 time.Duration    // time from the posts of the refused messages to the posts of others
-	patience              time.Duration    // the setting delivery.patience; see docs/settings.md
-	retryFor              time.Duration    // the setting delivery.retryFor; see least_time_test.go
-	pairStands            time.Duration    // time for which the CMS refuses a pair; 0 = the seed has none
-	blocking              blockingKind     // why the blocker cannot be delivered; empty = the seed has no blocker
-	blockedFor            time.Duration    // time from the post of the blocker to the posts behind it
-	grows                 bool             // days pass at the end, and retention removes messages
-	refusedRow            int              // sequence number of a row of lane 0 that storage never removes; -1 = none
-	refusesBody           bool             // storage refuses to remove one body
+	large          float64 // share of messages with a body that needs a blob
+	scheduled      float64 // share of messages with a due time
+	cancels, moves float64 // shares of messages: cancelled; given another due time
+	// longest time from a post to a due time that is not one of moments
+	horizon time.Duration
+	// due times that many messages share, counted from the start
+	moments   [3]time.Duration
+	every     time.Duration // interval of the recurring message; 0 = there is none
+	runs      int           // number of runs of a schedule by hand
+	callbacks float64       // share of messages with a callback
+	// a receiver of events gets an event for each dead message
+	deaths                bool
+	operators             int     // number of operators who replay dead messages
+	forces, edits         float64 // shares of replays: forced; with another body
+	bulk                  int     // number of bulk replays
+	bulkForce, bulkCancel float64 // shares of bulk replays: forced; cancelled
+	pauses                int     // number of pauses of lanes and keys
+	forgets               int     // number of operators' requests to forget a version
+	erasers               int     // number of operators who erase messages
+	discarders            int     // number of operators who discard dead messages
+	// number of messages with the same due time, long after the faults
+	crowd int
+	// approximate time that a request to storage takes; 0 = up to 6 ms
+	storage time.Duration
+	// number of messages refused at the end; HTTP status of these refusals
+	refused, refusal int
+	// time from the posts of the refused messages to the posts of others
+	stand    time.Duration
+	patience time.Duration // the setting delivery.patience; see docs/settings.md
+	retryFor time.Duration // the setting delivery.retryFor; see least_time_test.go
+	// time for which the CMS refuses a pair; 0 = the seed has none
+	pairStands time.Duration
+	// why the blocker cannot be delivered; empty = the seed has no blocker
+	blocking blockingKind
+	// time from the post of the blocker to the posts behind it
+	blockedFor time.Duration
+	grows      bool // days pass at the end, and retention removes messages
+	// sequence number of a row of lane 0 that storage never removes; -1 = none
+	refusedRow  int
+	refusesBody bool // storage refuses to remove one body
 
-	missing  missing  // see missing_test.go
-	braking  *braking // see brakes_test.go
-	absence  *absence // see recoveries_test.go; nil = the CMS is not away
-	hosting  hosting  // see host_test.go
-	sizes    sizes    // see sizes_test.go
-	leaving  leaving  // see moves_test.go
-	chains   chaining // see chains_test.go
-	killing  killing  // see killers_test.go
-	batching batching // see batches_test.go
-	audits   auditing // see audits_test.go
+	missing   missing  // see missing_test.go
+	braking   *braking // see brakes_test.go
+	absence   *absence // see recoveries_test.go; nil = the CMS is not away
+	elsewhere bool     // see elsewhere_test.go
+	hosting   hosting  // see host_test.go
+	sizes     sizes    // see sizes_test.go
+	leaving   leaving  // see moves_test.go
+	chains    chaining // see chains_test.go
+	killing   killing  // see killers_test.go
+	batching  batching // see batches_test.go
+	audits    auditing // see audits_test.go
 	// isInFolder means that the embedded store has the rows; see account_test.go.
 	isInFolder bool
 	mutant     string // name of the mutant that is tried; see mutants_test.go
@@ -138,14 +159,15 @@ func drawSettings(d *dice) settings {
 	s.drawMissing(d)
 	s.drawRetryFor(d)
 	s.drawAbsence(d)
+	s.drawElsewhere(d)
 	s.drawBrake(d)
 	return s
 }
 
-// drawSteps sets Backoff.Steps, the exact waits between attempts, in a few seeds. The last step is longer than an hour,
-// which is the longest pause of a lane. In such a seed, no message fails after the faults. So after the faults, each
-// message waits for at most one step, and the run can end. Such a seed has no crowd, because a lane could pause for an
-// hour when its crowd becomes due.
+// drawSteps sets Backoff.Steps, the exact waits between attempts, in a few seeds. The last step is
+// longer than an hour, which is the longest pause of a lane. In such a seed, no message fails after
+// the faults. So after the faults, each message waits for at most one step, and the run can end.
+// Such a seed has no crowd, because a lane could pause for an hour when its crowd becomes due.
 func (s *settings) drawSteps(d *dice) {
 	if d.drawChance("steps", 0.04) {
 		s.backoff.Steps = []time.Duration{d.drawBetween("first step", time.Second, 20*time.Second),
@@ -162,15 +184,15 @@ func (s *settings) lastStep() time.Duration {
 	return 0
 }
 
-// drawLimits draws one of three settings for some seeds: many messages with a fast CMS, a limit of the rate, or a limit
-// of simultaneous attempts.
+// drawLimits draws one of three settings for some seeds: many messages with a fast CMS, a limit of
+// the rate, or a limit of simultaneous attempts.
 func (s *settings) drawLimits(d *dice) {
 	switch d.drawBelow("kind", 12) {
 	case 0:
 		s.swift, s.messages, s.keys = true, 150+d.drawBelow("rush", 250), 20+d.drawBelow("many keys", 80)
 	case 1, 2:
-		// With several lanes, two lanes could wait until the same nanosecond, and the seed could not decide which lane
-		// sends first.
+		// With several lanes, two lanes could wait until the same nanosecond, and the seed could
+		// not decide which lane sends first.
 		s.rate, s.lanes = d.drawBetween("rate", 20*time.Millisecond, time.Second), 1
 	case 3, 4:
 		s.atOnce = 1 + d.drawBelow("at once", 2)
@@ -189,10 +211,13 @@ type world struct {
 	posts    *posts
 	bodies   knownBodies
 	started  time.Time
-	quiet    time.Time      // time at which the last fault is over
-	rough    atomic.Int64   // end of the faults that follow a jump of days, in Unix nanoseconds; 0 = none
-	over     chan struct{}  // closed at the end, so that the goroutines of killed processes return
-	loose    sync.WaitGroup // goroutines that no caller waits for: late writes, requests inside the CMS
+	quiet    time.Time // time at which the last fault is over
+	receiver *slot     // the instance that gets all posts; nil = any
+	// end of the faults that follow a jump of days, in Unix nanoseconds; 0 = none
+	rough atomic.Int64
+	over  chan struct{} // closed at the end, so that the goroutines of killed processes return
+	// goroutines that no caller waits for: late writes, requests inside the CMS
+	loose    sync.WaitGroup
 	slots    []*slot
 	upstream sync.WaitGroup
 }
@@ -221,16 +246,17 @@ func (t *trace) addLine(format string, args ...any) {
 	t.lines = append(t.lines, fmt.Sprintf("%14.9f ", time.Since(t.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// addTicketLine adds a line about a ticket, but only in runs of TestLarge, which checks the number of tickets. The
-// order of such lines varies from run to run, so such lines would make TestSeeds_ReplayExactly fail.
+// addTicketLine adds a line about a ticket, but only in runs of TestLarge, which checks the number
+// of tickets. The order of such lines varies from run to run, so such lines would make
+// TestSeeds_ReplayExactly fail.
 func (t *trace) addTicketLine(format string, args ...any) {
 	if os.Getenv("LARGE_TRACE") != "" {
 		t.addLine(format, args...)
 	}
 }
 
-// String returns the lines in the order of their times. Lines of the same nanosecond are in the order of their texts,
-// because their real order varies from run to run.
+// String returns the lines in the order of their times. Lines of the same nanosecond are in the
+// order of their texts, because their real order varies from run to run.
 func (t *trace) String() string {
 	slices.Sort(t.lines)
 	return strings.Join(t.lines, "\n")
@@ -269,7 +295,8 @@ func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) sett
 		w.cms = &fakeCMS{w: w}
 		w.chainCMS = newChainCMS(w)
 		w.liveThrough(t.Context())
-		time.Sleep(time.Minute) // an append of a killed process goes on for some seconds until it fails
+		// an append of a killed process goes on for some seconds until it fails
+		time.Sleep(time.Minute)
 		o = outcome{violation: w.check.first, counts: w.check.counts, trace: w.trace.String()}
 		history = &w.check.history.History
 	})
@@ -277,10 +304,9 @@ func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) sett
 	return o
 }
 
-// spinLimit is the longest real time for which a run is allowed to draw nothing from its seed. A running world draws
-// thousands of times per second.
-// A loaded machine slows it, but not by that much. A mutant that must spin has a shorter limit, because its run ends
-// only by this limit.
+// spinLimit is the longest real time for which a run is allowed to draw nothing from its seed. A
+// running world draws thousands of times per second. A loaded machine slows it, but not by that
+// much. A mutant that must spin has a shorter limit, because its run ends only by this limit.
 const spinLimit, spinLimitOfMutant = time.Minute, 20 * time.Second
 
 // spinLimitOf returns the limit for a run with this mutant; an empty name means no mutant.
@@ -291,9 +317,10 @@ func spinLimitOf(name string) time.Duration {
 	return spinLimit
 }
 
-// watchForSpin detects a goroutine that loops without a pause. During such a loop, virtual time does not advance, so
-// the run would never end. If the world draws nothing for the limit, watchForSpin ends the test's process with a panic
-// that prints all stacks. The caller calls stop after the run.
+// watchForSpin detects a goroutine that loops without a pause. During such a loop, virtual time
+// does not advance, so the run would never end. If the world draws nothing for the limit,
+// watchForSpin ends the test's process with a panic that prints all stacks. The caller calls stop
+// after the run.
 func watchForSpin(seed uint64, d *dice, limit time.Duration) (stop func()) {
 	over := make(chan struct{})
 	go func() {
@@ -316,9 +343,9 @@ func watchForSpin(seed uint64, d *dice, limit time.Duration) (stop func()) {
 	return func() { close(over) }
 }
 
-// bound is the time within which all work must be done after the last fault and the last due time. It allows for these
-// waits, one after the other: a lease, a minute until a ticket or the sweep, pauses for the CMS, backoffs, and the
-// least time of attempts.
+// bound is the time within which all work must be done after the last fault and the last due time.
+// It allows for these waits, one after the other: a lease, a minute until a ticket or the sweep,
+// pauses for the CMS, backoffs, and the least time of attempts.
 const bound = 9 * time.Minute
 
 func (w *world) liveThrough(ctx context.Context) {
@@ -365,7 +392,7 @@ func (w *world) liveThrough(ctx context.Context) {
 	}
 	w.quiet = time.Now()
 	w.check.checkAtRest(ctx, w.awaitRest(ctx) && w.fileRefused(ctx) && w.fileBlocker(ctx) &&
-		w.fileMissing(ctx) && w.fileOutdated(ctx) && w.fileAway(ctx) && w.fileRejected(ctx) &&
+		w.fileMissing(ctx) && w.fileOutdated(ctx) && w.fileAway(ctx) && w.fileElsewhere(ctx) && w.fileRejected(ctx) &&
 		w.fileLast(ctx) && w.eraseAgain(ctx))
 	w.letDaysPass(ctx)
 	w.endWorld(ctx)
@@ -376,8 +403,9 @@ func (w *world) newStore(table storage.Table, draw func() float64) *lane.Store {
 		Fold: w.chains.foldRules(), Now: time.Now, Rand: draw}
 }
 
-// awaitRest waits until all work is done. Then it gives late requests some time to arrive, and looks for work again. It
-// returns false if work is left at the end of the allowed time (see bound), or if a check has failed.
+// awaitRest waits until all work is done. Then it gives late requests some time to arrive, and
+// looks for work again. It returns false if work is left at the end of the allowed time (see
+// bound), or if a check has failed.
 func (w *world) awaitRest(ctx context.Context) bool {
 	for end := w.check.lastDue(w.quiet).Add(bound + w.lastStep()); time.Now().Before(end) && w.check.hasNoViolation(); {
 		if !w.isAtRest(ctx) {
