@@ -21,6 +21,9 @@ const (
 // afterwards. All other requests are for the functions.
 func (s *Server) newHandler() http.Handler {
 	functions := httpio.PlainPathsOnly(s.log, http.HandlerFunc(s.serveFunctions))
+	if s.guard != nil {
+		functions = s.guard.Handler(functions)
+	}
 	if s.alone != nil {
 		return s.alone.newHandler(functions)
 	}

@@ -56,6 +56,11 @@ func Serve(ctx context.Context, p Process) error {
 		log.Error("handler: cannot listen", "err", err)
 		return err
 	}
+	if s.host != nil {
+		var closeMarks func()
+		s.guard, closeMarks = openCrashGuard(p.Env, log)
+		defer closeMarks()
+	}
 	log.Info("handler: listening", "duration_ms", time.Since(p.StartedAt).Milliseconds())
 	return logEnd(s.Run(ctx, listener), log)
 }

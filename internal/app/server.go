@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/inflight"
 	"weir/internal/lane"
 	"weir/internal/panics"
 	"weir/internal/relane"
@@ -22,9 +23,10 @@ const stopTimeout = 8 * time.Second
 type Server struct {
 	*App
 	startedAt time.Time
-	host      residence.Host // nil = no Functions host started this process
-	alone     *standalone    // stands in for a Functions host; nil = a host may call this process
-	opened    chan struct{}  // closed when storage is open and App.running is set
+	host      residence.Host  // nil = no Functions host started this process
+	alone     *standalone     // stands in for a Functions host; nil = a host may call this process
+	guard     *inflight.Guard // refuses requests that have ended the process twice; nil = all requests run
+	opened    chan struct{}   // closed when storage is open and App.running is set
 
 	epochChecks chan struct{} // each value makes watchEpoch check whether the epoch is over
 	fatal       chan error    // an error ends the server

@@ -103,6 +103,7 @@ var may = map[string][]string{
 	"weir/internal/residence":           {"weir/internal/residence/hostwatch"},
 	"weir/internal/residence/hostwatch": {},
 	"weir/internal/residence/stay":      {"weir/internal/drain", "weir/internal/lane", "weir/internal/ticket"},
+	"weir/internal/inflight":            {"weir/internal/weir", "weir/internal/httpio"},
 	"weir/internal/history":             {"weir/internal/weir", "weir/internal/drain", "weir/internal/storage"},
 	"weir/internal/dashboard": {"weir/internal/weir", "weir/internal/httpio", "weir/internal/trial",
 		"weir/internal/wire"},
