@@ -101,14 +101,16 @@ type unsized struct{ io.Reader }
 
 // callWithTimeout runs a call, and returns errTimeout if the call takes longer than functionTimeout. If the call still
 // runs timeoutGrace later, callWithTimeout kills the handler process, and all other calls in flight fail, too. The
-// call's context ends only when the instance ends.
+// call's context ends with the instance, and after this kill, so that a proxy does not send the request again.
 func (c caller) callWithTimeout(call func(context.Context, *http.Client) error) error {
 	p, client, err := c.awaitCallable()
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(c.lifetime)
+	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- call(c.lifetime, client) }()
+	go func() { done <- call(ctx, client) }()
 	var deadline <-chan time.Time
 	if c.host.app.timeout > 0 {
 		t := time.NewTimer(c.host.app.timeout)
@@ -125,6 +127,7 @@ func (c caller) callWithTimeout(call func(context.Context, *http.Client) error) 
 	select {
 	case <-done:
 	case <-grace.C:
+		cancel()
 		p.killHandler()
 		<-done
 	}

@@ -39,6 +39,8 @@
 //     client's connection.
 //   - A host that proxies streams chunked requests and all answers. The handler notices when a client disconnects. A
 //     host proxies if host.json sets enableProxyingHttpRequest and Config.HTTP is not Forwarding.
+//   - If the handler dies before it answers a request without a body, a host that proxies sends the request again, with
+//     the same invocation id: up to ten times in about two seconds, or until the handler answers.
 //
 // Beyond the real host, the stand-in can run several instances behind one address, as after a scale-out. Each instance
 // is a handler process with its own queue listeners. Requests to /admin/host list, stop and crash instances.

@@ -399,3 +399,56 @@ func TestStart_RefusesFunctions(t *testing.T) {
 		})
 	}
 }
+
+const proxyingEnv = "AzureFunctionsJobHost__customHandler__enableProxyingHttpRequest=true"
+
+func TestHost_Proxying_RepeatsARequestWithoutABody(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, method, body string
+		mode               host.Mode
+		calls, status      int
+	}{
+		{"GET", "GET", "", host.Proxying, 2, 200},
+		{"POST", "POST", "", host.Proxying, 2, 200},
+		{"Body", "POST", "x", host.Proxying, 1, 500},
+		{"Forwarding", "GET", "", host.Forwarding, 1, 500},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := plainRig(t, rigOptions{cfg: host.Config{HTTP: c.mode}, env: []string{proxyingEnv}})
+			var calls []handlerCall
+			r.decide = func(call handlerCall) handlerOrder {
+				if calls = append(calls, call); len(calls) == 1 {
+					code := 3
+					return handlerOrder{Exit: &code}
+				}
+				return handlerOrder{}
+			}
+			r.startHost()
+			got := r.sendRequest(c.method, "/api/fn", c.body)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if got.StatusCode != c.status || len(calls) != c.calls {
+				t.Fatalf("answered %d after %d calls, want %d after %d", got.StatusCode, len(calls), c.status, c.calls)
+			}
+			const id = "X-Azure-Functions-Invocationid"
+			first, last := calls[0], calls[len(calls)-1]
+			if first.Header.Get(id) != last.Header.Get(id) || (first.PID == last.PID) != (c.calls == 1) {
+				t.Errorf("got calls of the ids %s and %s in processes %d and %d, want one id and a process for each call",
+					first.Header.Get(id), last.Header.Get(id), first.PID, last.PID)
+			}
+		})
+	}
+}
+
+// A request that ends each process ends the host: two repeats are two more deaths.
+func TestHost_Proxying_ARequestThatKillsEndsTheHost(t *testing.T) {
+	t.Parallel()
+	r := plainRig(t, rigOptions{decide: exitWith(3), cfg: host.Config{HTTP: host.Proxying},
+		env: []string{proxyingEnv}}).startHost()
+	r.sendRequest("GET", "/api/fn?die=", "") // arrives as it is sent
+	if err := r.awaitFailure(); !strings.Contains(err.Error(), "3 errors") {
+		t.Errorf("gave up with %v, want 3 errors", err)
+	}
+}

@@ -83,7 +83,7 @@ func (c caller) streamExchange(
 	}()
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(p *httputil.ProxyRequest) { c.rewriteRequest(p, sent, id) },
-		Transport:     redialTransport{client.Transport},
+		Transport:     repeatTransport{client.Transport, c.presentTransport},
 		FlushInterval: -1, // flush after each write
 		ErrorLog:      log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, problem error) {
@@ -118,26 +118,60 @@ func (c caller) urlFor(path, query string) *url.URL {
 	return u
 }
 
-// redialTransport tries a request up to dialTries times if the handler does not listen. The real host also does so.
-type redialTransport struct{ http.RoundTripper }
+// repeatTransport sends a request up to maxTries times, as the real host does: a request without a body if the handler
+// dies or closes the connection before it answers, and any request if the handler does not listen. All tries have the
+// same invocation id.
+type repeatTransport struct {
+	first http.RoundTripper
+	// present returns the transport to the process that runs now, or nil if there is none. The process that got the
+	// first try may have died.
+	present func() http.RoundTripper
+}
 
 const (
-	dialTries    = 10
-	dialPause    = 50 * time.Millisecond
-	dialPauseMax = 250 * time.Millisecond
+	maxTries    = 10
+	tryPause    = 50 * time.Millisecond
+	tryPauseMax = 250 * time.Millisecond
 )
 
-func (d redialTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+// errNoProcess is the error of a try between two processes of the handler.
+var errNoProcess = errors.New("no handler process runs")
+
+func (t repeatTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	transport, isEmpty := t.first, r.Body == nil || r.Body == http.NoBody
 	for try := 1; ; try++ {
-		attempt := *r
-		if r.Body != nil {
-			attempt.Body = io.NopCloser(r.Body) // the next try needs the body, so the transport must not close it
-		}
-		res, err := d.RoundTripper.RoundTrip(&attempt)
-		var network *net.OpError
-		isRefused := errors.As(err, &network) && network.Op == "dial"
-		if !isRefused || try == dialTries || !sleepFor(r.Context(), min(time.Duration(try)*dialPause, dialPauseMax)) {
+		res, err := tryRequest(transport, r)
+		if err == nil || try == maxTries || !isEmpty && !isRefused(err) ||
+			!sleepFor(r.Context(), min(time.Duration(try)*tryPause, tryPauseMax)) {
 			return res, err
 		}
+		if isEmpty {
+			transport = t.present()
+		}
 	}
+}
+
+func tryRequest(transport http.RoundTripper, r *http.Request) (*http.Response, error) {
+	if transport == nil {
+		return nil, errNoProcess
+	}
+	attempt := *r
+	if r.Body != nil {
+		attempt.Body = io.NopCloser(r.Body) // the next try needs the body, so the transport must not close it
+	}
+	return transport.RoundTrip(&attempt)
+}
+
+// isRefused reports whether no process listened on the handler's port.
+func isRefused(err error) bool {
+	var network *net.OpError
+	return errors.As(err, &network) && network.Op == "dial"
+}
+
+// presentTransport returns the transport to the process that runs now, or nil if there is none.
+func (c caller) presentTransport() http.RoundTripper {
+	if _, _, client, _ := c.readState(); client != nil {
+		return client.Transport
+	}
+	return nil
 }

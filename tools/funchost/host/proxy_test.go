@@ -47,7 +47,7 @@ func (c *closable) Read(p []byte) (int, error) {
 	return c.Reader.Read(p)
 }
 
-func TestRedialing(t *testing.T) {
+func TestRepeatTransport_HandlerDoesNotListen(t *testing.T) {
 	t.Parallel()
 	// short is the sum of the first three pauses between tries, and long is the sum of all nine pauses.
 	const short, long = 300 * time.Millisecond, 1750 * time.Millisecond
@@ -63,7 +63,7 @@ func TestRedialing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = redialTransport{f}.RoundTrip(r)
+			_, err = repeatTransport{first: f}.RoundTrip(r)
 			took, got := time.Since(start), f.got
 			if (err == nil) != c.ok || f.tries != c.tries || took != c.took || c.ok && got != "body" {
 				t.Errorf("%d tries in %v, %q, %v; want %+v", f.tries, took, got, err, c)
