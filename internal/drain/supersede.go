@@ -1,7 +1,6 @@
 package drain
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -86,8 +85,7 @@ func (s *selector) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 		ch := &lane.Change{}
 		at := storedTime(s.now())
 		s.reportFinal(first, weir.Superseded, at)
-		latest.Warning = cmp.Or(latest.Warning, weir.DescribeFraction(first.Message.Version, latest.Version))
-		ch.Supersede(first.Seq(), first.Message.Callback, latest, at)
+		ch.Supersede(first.AsHeld(), latest, at)
 		s.journal.record(ch, false)
 		s.logSuperseded(first.Seq(), first.Message.Public())
 		return nil, nil
@@ -170,7 +168,7 @@ func (s *selector) supersedeHeld(k *keyState, old []lane.HeldMessage, latest lan
 	for _, h := range old {
 		at := storedTime(s.now())
 		s.observer.Finished(s.lane, Final{Stage: weir.Superseded, At: at})
-		ch.Supersede(h.Seq, h.Callback, latest, at)
+		ch.Supersede(h, latest, at)
 		s.logSuperseded(h.Seq, weir.ID{})
 	}
 	s.keys.unpark(k, ch, old...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +126,40 @@ func TestDrainer_Supersede_WhileTheNewestWaitsForARetryANewerOneTakesItsPlace(t 
 			w.status(two).AttemptCount == 0 {
 			t.Errorf("got %+v and %+v, want both superseded, the second after an attempt",
 				w.status(one), w.status(two))
+		}
+	})
+}
+
+// 1.25 is newer than 1.5, because versions are numbers with dots. An upstream that means decimal fractions learns it from
+// the warning, whether the message was held or in the log.
+func TestDrainer_Supersede_WarnsOfADecimalFraction(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.setAnswer(func(_ context.Context, d weir.Delivery) weir.Result {
+			if d.Message.Version == "1.5" {
+				return newAnswer(500)
+			}
+			return newAnswer(200)
+		})
+		p := w.start()
+		held, plain := w.postVersion("a", "1.5"), w.postVersion("a", "1.1")
+		p.Wake(0)
+		time.Sleep(100 * time.Millisecond)
+		w.postVersion("a", "1.25")
+		p.Wake(0)
+		w.waitUntilEmpty(10 * time.Minute)
+		logged := w.postVersion("a", "1.5")
+		p.Wake(0)
+		w.waitUntilEmpty(time.Minute)
+		if got := w.listDelivered("a"); !slices.Equal(got, []string{"1.25"}) || w.status(held).AttemptCount == 0 {
+			t.Errorf("written: %v, want [1.25], after an attempt of the first 1.5", got)
+		}
+		for id, want := range map[weir.ID]string{held: "decimal fraction", logged: "decimal fraction", plain: ""} {
+			got := w.status(id)
+			if got.Stage != weir.Superseded || (got.VersionWarning == "") != (want == "") ||
+				!strings.Contains(got.VersionWarning, want) {
+				t.Errorf("version %s: got %s with the warning %q, want superseded with %q in it", got.Message.Version,
+					got.Stage, got.VersionWarning, want)
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -109,16 +110,18 @@ func (c *Change) SaveLatestVersion(e *Entry, warning string) LatestVersion {
 	return LatestVersion{Version: e.Message.Version, ID: e.Message.Public(), Warning: warning}
 }
 
-// Supersede makes the message with the sequence number seq superseded. by is the newer version that was delivered.
-func (c *Change) Supersede(seq int64, callback string, by LatestVersion, at time.Time) {
+// Supersede makes a message superseded. by is the newer version that was delivered. The message gets a warning if that
+// version is suspicious by itself, or compared with the version of the message.
+func (c *Change) Supersede(old HeldMessage, by LatestVersion, at time.Time) {
 	c.UpdateTail(func(t *Tail) { t.Counts.countStage(weir.Superseded) })
-	c.final = append(c.final, seq)
-	c.addCallback(seq, callback, weir.Superseded, at)
+	c.final = append(c.final, old.Seq)
+	c.addCallback(old.Seq, old.Callback, weir.Superseded, at)
+	warning := cmp.Or(by.Warning, weir.DescribeFraction(old.Version, by.Version))
 	v := rows.Values(
 		rows.Stage.Is(string(weir.Superseded)), rows.SupersededBy.Is(by.ID.String()), rows.FinishedAt.Is(at),
 		rows.IsHeld.Is(false), rows.NextAttemptAt.Is(time.Time{}))
-	if by.Warning != "" {
-		rows.Put(v, rows.VersionWarning.Is(by.Warning))
+	if warning != "" {
+		rows.Put(v, rows.VersionWarning.Is(warning))
 	}
-	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(seq), Values: v})
+	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(old.Seq), Values: v})
 }
