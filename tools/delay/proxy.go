@@ -195,12 +195,23 @@ type delayedTransport struct {
 // and returns the answer or refusal.
 func (f *delayedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	fate := f.config.drawFate(f.requests.Add(1) - 1)
-	if err := f.awaitRelease(req); err != nil {
-		return nil, err
+	rule := f.hangingRule(req)
+	if rule != nil && !rule.isAnswer {
+		if _, err := readBody(req); err != nil {
+			return nil, err
+		}
+		if err := f.awaitRelease(req, rule); err != nil {
+			return nil, err
+		}
 	}
 	resp, err := f.forwardRequest(req, fate.busy)
 	if err != nil {
 		return nil, err
+	}
+	if rule != nil && rule.isAnswer {
+		if err := f.awaitRelease(req, rule); err != nil {
+			return nil, errors.Join(err, resp.Body.Close())
+		}
 	}
 	if err := sleepFor(req.Context(), fate.delay); err != nil {
 		return nil, errors.Join(err, resp.Body.Close())

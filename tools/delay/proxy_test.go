@@ -189,6 +189,28 @@ func TestProxy_Hang(t *testing.T) {
 	}
 }
 
+// Storage has executed a change whose answer hangs.
+func TestProxy_HangAnswers(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, delay.Config{Target: azurite.Shared(t)})
+	a := openEnsured(t, p)
+	release := p.HangAnswers("held")
+	t.Cleanup(release)
+	if err := a.Bodies().Put(t.Context(), "other", []byte("b")); err != nil {
+		t.Errorf("a request that does not match: got %v, want no error", err)
+	}
+	put := make(chan error, 1)
+	go func() { put <- a.Bodies().Put(t.Context(), "held", []byte("b")) }()
+	awaitCondition(t, func() bool { return p.Hanging() == 1 })
+	if got, err := a.Bodies().Get(t.Context(), "held"); err != nil || string(got) != "b" {
+		t.Errorf("while the answer hangs: got %q, %v, want the content", got, err)
+	}
+	release()
+	if err := <-put; err != nil {
+		t.Errorf("got %v after the release, want no error", err)
+	}
+}
+
 // TestProxy_CloseCuts closes a proxy in which a request hangs.
 func TestProxy_CloseCuts(t *testing.T) {
 	t.Parallel()
