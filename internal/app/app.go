@@ -14,6 +14,7 @@ import (
 	"weir/internal/calendar"
 	"weir/internal/contract"
 	"weir/internal/door"
+	"weir/internal/lane"
 	"weir/internal/lane/epochs"
 	"weir/internal/poll"
 	"weir/internal/signin"
@@ -35,6 +36,7 @@ type App struct {
 	broken      chan error        // gets an error if the account cannot be used any more
 	calendar    *calendar.Calendar
 	instruments *instruments
+	damages     *lane.Damages
 	instance    string       // the platform's id of this instance; "" = not on a platform
 	signIn      audit.SignIn // the platform's sign-in of operators
 	door        *door.Door   // guards the routes; nil = a Functions host does
@@ -93,6 +95,7 @@ func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*A
 	a.calendar, _ = calendar.New(settings.Calendar) // loadSettings has already returned this error
 	storageCalls := &azure.Counter{}
 	a.instruments = newInstruments(&settings, a.calendar, storageCalls, a.countWaitingEvents)
+	a.damages = &lane.Damages{Log: log, OnFound: a.instruments.metrics.FoundDamaged}
 	found := problems{settings: errors.Join(err, a.budgets.checkMaxBody(int64(settings.MaxBody)))}
 	if len(settings.Contracts) > 0 || err == nil {
 		a.contracts, found.contracts = contract.New(settings.contractDefinitions(),

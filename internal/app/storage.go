@@ -43,7 +43,8 @@ func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Sto
 // awaitStore.
 func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, error) {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
-		Fold: a.settings.Fold.rules, Now: time.Now, SettleTime: a.settings.settleTime(), Contracts: a.contractNames()}
+		Fold: a.settings.Fold.rules, Now: time.Now, SettleTime: a.settings.settleTime(), Contracts: a.contractNames(),
+		Damages: a.damages}
 	err := store.Open(ctx)
 	if errors.Is(err, storage.ErrGone) {
 		a.log.Info("handler: no table found, so storage is new or its table was removed; the table is made")

@@ -2,9 +2,11 @@ package drain
 
 import (
 	"context"
+	"fmt"
 
 	"weir/internal/lane"
 	"weir/internal/panics"
+	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
@@ -35,6 +37,7 @@ type readAhead struct {
 	appends     *recentAppends
 	entries     []*lane.Entry
 	nextRead    int64 // first sequence number not read
+	knownEnd    int64 // all messages below this number were appended before the next read begins; see applyControl
 	hasCaughtUp bool  // this session has read the log to its end at least once
 	isAtEnd     bool  // the log has no unread messages, as far as is known
 	isCautious  bool  // one message is read at a time; see crashGuard
@@ -51,8 +54,9 @@ type readAhead struct {
 // logPage is the answer of one read of the log.
 type logPage struct {
 	entries []*lane.Entry
-	asked   int  // number of rows that the read asked for
-	isThin  bool // the page is from a far read, so it has no bodies
+	asked   int   // number of rows that the read asked for
+	end     int64 // knownEnd when the read began
+	isThin  bool  // the page is from a far read, so it has no bodies
 	err     error
 }
 
@@ -152,10 +156,10 @@ func (w *readAhead) startRead(ctx context.Context) {
 	case w.isCautious:
 		rows = 1
 	}
-	from, thin, answer := w.nextRead, w.isFar, make(chan logPage, 1)
+	from, end, thin, answer := w.nextRead, w.knownEnd, w.isFar, make(chan logPage, 1)
 	w.reading, w.isStale = answer, false
 	go func() {
-		page := logPage{asked: rows, isThin: thin}
+		page := logPage{asked: rows, end: end, isThin: thin}
 		page.err = panics.Catch(func() (err error) {
 			page.entries, err = read(ctx, w.lane, from, rows)
 			return err
@@ -187,9 +191,24 @@ func (w *readAhead) mergePage(p logPage) error {
 		w.appends.noteRead(p.entries[len(p.entries)-1].Seq(), w.store.Now())
 		w.pageRows, w.isFar = min(max(pageBytes*len(p.entries)/bytes, pageMin), pageMax), supersede
 	}
+	if len(p.entries) < p.asked && w.nextRead < p.end {
+		if len(p.entries) == 0 {
+			return missingRow(w.nextRead)
+		}
+		w.isAtEnd = true // until the messages before the gap are sent; see onWake and applyControl
+		return nil
+	}
 	w.hasCaughtUp = w.hasCaughtUp || len(p.entries) < p.asked
 	w.isAtEnd = len(p.entries) < p.asked && !w.isStale
 	return nil
+}
+
+// missingRow returns the error for a message that was accepted, and whose row is gone. It ends the session, and the
+// lane stands still until an operator has put the row back or has given the message up: no holder passes over an
+// accepted message, because its row can still come, for example while an account is copied.
+func missingRow(seq int64) error {
+	return &storage.Error{Op: "read the log", Kind: storage.Other, Index: -1,
+		Code: fmt.Sprintf("message %d of the log has no row", seq)}
 }
 
 // addEntry adds the log's next message, unless the message is settled or was cancelled. If the

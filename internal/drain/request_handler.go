@@ -159,6 +159,9 @@ func (h *requestHandler) readAsked(ctx context.Context, requests []lane.Request)
 	held := make([][]lane.HeldMessage, len(blocks))
 	err = lane.ForEach(len(blocks), func(i int) (err error) {
 		held[i], err = h.store.DeliveryState().ReadHeld(ctx, h.lane, blocks[i], requestPage+1)
+		if isQueueDamaged(err) {
+			return nil // withdrawHeld refuses to change the queue
+		}
 		return err
 	})
 	for i, id := range blocks {
@@ -228,11 +231,11 @@ func (h *requestHandler) withdrawMessage(e *lane.Entry, ch *lane.Change) bool {
 // the block can be sent at once.
 func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 	k := h.keys.findHolding(e)
-	if k == nil {
-		return false
+	if k == nil || len(h.asked.held[k.ID]) == 0 {
+		return false // there is no such queue, or its rows contradict each other (see setAside)
 	}
 	held := h.asked.held[k.ID]
-	next, isAwaited := k.NextAt, len(held) > 0 && held[0].Seq == e.Seq()
+	next, isAwaited := k.NextAt, held[0].Seq == e.Seq()
 	if e.Message.Supersede { // a message with Supersede can wait for its retry behind other messages
 		isAwaited = next.Sub(e.NextAttempt()).Abs() < time.Millisecond
 	}

@@ -211,6 +211,10 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 			return nil, nil
 		}
 		e, err := s.readFirstHeld(ctx, k)
+		if isQueueDamaged(err) {
+			s.setAside(k, err)
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read held message: %w", err)
 		}
@@ -283,14 +287,13 @@ func (s *selector) readFirstHeld(ctx context.Context, k *keyState) (*lane.Entry,
 		k.firstLogPos = k.first.AfterLog()
 		return k.first, nil
 	}
-	held, err := s.store.DeliveryState().ReadHeld(ctx, s.lane, k.ID, 1)
+	held, e, err := s.readFirstOf(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	k.firstLogPos = held[0].AfterLog()
-	e, err := s.store.ReadMessage(ctx, s.lane, held[0].Seq)
-	if err != nil || !e.Message.Supersede || s.missing.isMissing(e) {
-		return e, err
+	k.firstLogPos = held.AfterLog()
+	if !e.Message.Supersede || s.missing.isMissing(e) {
+		return e, nil
 	}
 	return s.newestHeld(ctx, k, e)
 }
@@ -336,11 +339,11 @@ func (s *selector) prefetchRetry(ctx context.Context) error {
 	if k == nil || s.keys.countRetries() >= maxRetries {
 		return nil
 	}
-	held, err := s.store.DeliveryState().ReadHeld(ctx, s.lane, k.ID, 1)
-	if err != nil {
-		return err
+	_, e, err := s.readFirstOf(ctx, k)
+	if isQueueDamaged(err) {
+		s.setAside(k, err)
+		return nil
 	}
-	e, err := s.store.ReadMessage(ctx, s.lane, held[0].Seq)
 	if err != nil {
 		return err
 	}

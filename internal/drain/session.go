@@ -295,6 +295,7 @@ func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 	}
 	s.pauses.replaceWith(c, askedAt)
 	s.control.lastSeenAt = s.now()
+	s.readAhead.knownEnd = max(s.readAhead.knownEnd, c.Head.Next)
 	if c.Head.Next > s.readAhead.nextRead {
 		s.readAhead.markMore()
 	}

@@ -158,7 +158,7 @@ func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entr
 	if best.Seq == first.Seq() {
 		return first, nil
 	}
-	return s.store.ReadMessage(ctx, s.lane, best.Seq)
+	return s.readHeldMessage(ctx, best.Seq)
 }
 
 // supersedeHeld makes held messages superseded. The key is pending until the commit, because until then a read of the

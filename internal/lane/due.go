@@ -84,14 +84,8 @@ func (ds DeliveryState) ReadDueTimes(ctx context.Context, lane int, limit int) (
 	if err != nil {
 		return nil, false, err
 	}
-	for _, r := range page.Rows {
-		d, err := ParseDueKey(r.Key)
-		if err != nil {
-			return nil, false, err
-		}
-		dues = append(dues, d)
-	}
-	return dues, page.More || len(dues) == limit, nil
+	dues = ds.store.DueTimesOf(lane, page.Rows)
+	return dues, page.More || len(page.Rows) == limit, nil
 }
 
 // ReadDueMessages reads the messages of the due times, in any stage. The result maps sequence numbers to messages. It
@@ -118,9 +112,8 @@ func (ds DeliveryState) ReadDueMessages(ctx context.Context, lane int, dues []Du
 			read, _, err := rows.ReadPages(ctx, ds.store.Table, q, len(near)*bodyGap)
 			mu.Lock()
 			defer mu.Unlock()
-			for i := 0; i < len(read) && err == nil; i++ {
-				var e *Entry
-				if e, err = ds.store.entryFrom(lane, read[i]); err == nil {
+			for _, r := range read {
+				if e, isWhole := ds.store.entryFrom(lane, r); isWhole {
 					found[e.Seq()] = e
 				}
 			}

@@ -96,11 +96,12 @@ func (e *Entry) WaitingSince() time.Time {
 	return laterOf(laterOf(e.Message.AcceptedAt, e.Message.DueAt), e.status.ReplayAskedAt)
 }
 
-// entryFrom returns the entry of a message's row in the log (m_).
-func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
-	seq, err := rows.SeqOfMessage(r.Key)
-	if err != nil {
-		return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
+// entryFrom returns the entry of a message's row in the log (m_). It returns false if the row's key is damaged. If
+// other columns are damaged, the entry lacks their values.
+func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, bool) {
+	seq, isWhole := s.SeqOf(lane, rows.MessagePrefix, r)
+	if !isWhole {
+		return nil, false
 	}
 	v := r.Values
 	m := weir.Message{
@@ -115,17 +116,16 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 	}
 	attempts, err := unpackAttempts(rows.Attempts.Of(v))
 	if err != nil {
-		return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
+		s.reportDamaged(lane, r.Key, err)
+		attempts = nil
 	}
 	edited := !rows.EditedAt.Of(v).IsZero()
-	shown := rows.Shown.Of(v)
 	if edited {
-		shown = rows.EditedShown.Of(v)
 		m.Version, m.ContentType = rows.EditedVersion.Of(v), rows.EditedType.Of(v)
 		m.Size, m.Edition = int(rows.EditedSize.Of(v)), int(rows.Edition.Of(v))
 	}
-	if m.Shown, err = unpackShown(shown); err != nil {
-		return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
+	if m.Shown, err = unpackShown(shownText(v)); err != nil {
+		s.reportDamaged(lane, r.Key, err)
 	}
 	st := weir.Status{
 		Message: m, Stage: StageFrom(v), Attempts: attempts, AttemptCount: int(rows.AttemptCount.Of(v)),
@@ -140,7 +140,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 	}
 	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, AttemptCount: st.AttemptCount,
 		IsHeld: rows.IsHeld.Of(v), releasedPos: rows.OrderPos.Of(v), keyHash: s.KeyHash(m.Key), status: st,
-		attemptsBefore: int(rows.AttemptsBeforeReplay.Of(v)), storedBody: storedBody{row: v, isEdited: edited}}, nil
+		attemptsBefore: int(rows.AttemptsBeforeReplay.Of(v)), storedBody: storedBody{row: v, isEdited: edited}}, true
 }
 
 // plainAttempts is the largest size, in bytes, of attempts that are stored as text. Most messages have one attempt,
@@ -163,11 +163,14 @@ func unpackAttempts(packed any) (attempts []weir.Attempt, err error) {
 		data = []byte(packed)
 	case []byte:
 		if data, err = decompressBytes(packed); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("attempts: %w", err)
 		}
 	}
 	if len(data) == 0 {
 		return nil, nil
 	}
-	return attempts, json.Unmarshal(data, &attempts)
+	if err := json.Unmarshal(data, &attempts); err != nil {
+		return nil, fmt.Errorf("attempts: %w", err)
+	}
+	return attempts, nil
 }

@@ -159,19 +159,18 @@ func (r *eraser) eraseRow(ctx context.Context, id weir.ID, isPresent bool) error
 // readWithPacked returns the entry of a message's row. It also returns the packed row (d_) that has the message's
 // delivery, or nil if there is no such row. A packed row has the deliveries of many messages.
 func (r *eraser) readWithPacked(ctx context.Context, id weir.ID, row storage.Row) (*Entry, *packedRow, error) {
-	e, err := r.store.ForEpoch(epochs.Epoch{Number: id.Epoch}).entryFrom(id.Lane, row)
-	if err != nil || e.Stage != weir.Queued || e.IsHeld {
-		return e, nil, err
+	e, _ := r.store.ForEpoch(epochs.Epoch{Number: id.Epoch}).entryFrom(id.Lane, row) // the key is not damaged
+	if e.Stage != weir.Queued || e.IsHeld {
+		return e, nil, nil
 	}
 	found, err := r.store.rowsOf(id).readPackedRows(ctx, id.Seq, id.Seq)
 	if err != nil || len(found) == 0 {
 		return e, nil, err
 	}
-	one, isThere := found[0].bySeq[id.Seq]
-	if !isThere {
+	if !found[0].hasDelivery(id.Seq) {
 		return e, nil, nil
 	}
-	e.setDelivered(one, found[0].etag)
+	found[0].fillEntry(e)
 	return e, &found[0], nil
 }
 
@@ -292,8 +291,8 @@ func (e *Entry) erasedValues(at time.Time) (map[string]any, error) {
 		rows.DiedAt.Is(st.DiedAt), rows.DiscardedAt.Is(rows.DiscardedAt.Of(old)),
 		rows.Batch.Is(m.Batch), rows.BatchPart.Is(int64(m.BatchPart)))
 	rows.Put(v, erasedKeyCells(m.Key)...)
-	rows.Put(v, rows.Stage.Is(storedStage(e.Stage)), rows.Attempts.Is(packed), rows.FinishedAt.Is(st.FinishedAt),
-		rows.ErasedAt.Is(at))
+	rows.Put(v, rows.Stage.Is(storedStage(e.Stage)), rows.Attempts.Is(packed),
+		rows.FinishedAt.Is(laterOf(st.FinishedAt, m.AcceptedAt)), rows.ErasedAt.Is(at))
 	if e.Stage == weir.Dead {
 		rows.Put(v, rows.LastError.Is(erasedReason))
 	}
@@ -304,8 +303,13 @@ func (e *Entry) erasedValues(at time.Time) (map[string]any, error) {
 	return v, nil
 }
 
-// withoutOp returns the operation that removes one message's delivery from the packed row.
+// withoutOp returns the operation that removes one message's delivery from the packed row. If the row is damaged, the
+// operation removes all that cannot be read, and leaves the range: it shows that the other messages were delivered.
 func (f *packedRow) withoutOp(seq int64) (storage.Op, error) {
+	if f.isDamaged {
+		return storage.Op{Kind: storage.Replace, Key: rows.PackedKey(f.highSeq), IfMatch: f.etag,
+			Values: rows.Values(rows.FirstSeq.Is(f.lowSeq))}, nil
+	}
 	var rest []packedDelivery
 	for _, one := range f.bySeq {
 		if one.Seq != seq {

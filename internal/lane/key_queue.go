@@ -3,6 +3,7 @@ package lane
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -130,7 +131,14 @@ func (h HeldMessage) heldValues() map[string]any {
 // AsHeld returns the entry as a held message of its key.
 func (e *Entry) AsHeld() HeldMessage { return heldFrom(e) }
 
-// ReadHeld reads the first held messages of a block, at most limit. If there are none, the error is NotFound.
+// ErrDamagedQueue is the error of ReadHeld if the key of a row does not name the row's message.
+var ErrDamagedQueue = errors.New("a row of the queue is damaged")
+
+// BlockRow returns the key of a block's row.
+func BlockRow(block string) string { return rows.BlockKey(block) }
+
+// ReadHeld reads the first held messages of a block, at most limit. If there are none, the error is NotFound. If one of
+// their rows is damaged, it is ErrDamagedQueue: the order of the messages is not known.
 func (ds DeliveryState) ReadHeld(ctx context.Context, lane int, block string, limit int) ([]HeldMessage, error) {
 	prefix := rows.HeldKey(block, "")
 	found, err := rows.ReadFirst(ctx, ds.store.Table, rows.WithPrefix(ds.store.Partition(lane), prefix, nil), limit)
@@ -143,9 +151,21 @@ func (ds DeliveryState) ReadHeld(ctx context.Context, lane int, block string, li
 	line := make([]HeldMessage, len(found))
 	for i, r := range found {
 		line[i] = HeldFrom(r)
+		if err := checkHeld(line[i]); err != nil {
+			return nil, &storage.Error{Op: "lane held", Kind: storage.Unreadable, Index: -1,
+				Code: "the key of row " + r.Key + " does not name its message", Err: err}
+		}
 		line[i].Contract = ds.store.Contracts.PresentName(line[i].Contract)
 	}
 	return line, nil
+}
+
+// checkHeld returns ErrDamagedQueue if the position of a held message does not end with the message's number.
+func checkHeld(h HeldMessage) error {
+	if h.Seq <= 0 || !strings.HasSuffix(h.OrderPos, rows.SeqPos(h.Seq)) {
+		return ErrDamagedQueue
+	}
+	return nil
 }
 
 // HeldFrom returns the held message of a row whose key begins with r_.

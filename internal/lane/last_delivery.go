@@ -3,6 +3,7 @@ package lane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"weir/internal/lane/rows"
@@ -100,9 +101,9 @@ func (ds DeliveryState) ReadReplayBlocks(ctx context.Context, lane int) (ReplayB
 // a later message of the key that was delivered, or "" if a replay is allowed. row is the dead message's row (m_) in the
 // closed lane.
 func (b ReplayBlocks) BlockedBy(row storage.Row) (string, error) {
-	e, err := b.store.entryFrom(b.lane, row)
-	if err != nil {
-		return "", err
+	e, isWhole := b.store.entryFrom(b.lane, row)
+	if !isWhole {
+		return "", fmt.Errorf("lane: the key of row %q is damaged", row.Key)
 	}
 	return e.replayBlockedBy(b.lastDeliveries[e.keyHash]), nil
 }

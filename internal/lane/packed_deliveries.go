@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"weir/internal/lane/rows"
@@ -70,30 +71,59 @@ func packDeliveryList(list []packedDelivery) ([]byte, error) {
 // packedRow is the content of a packed row (d_).
 type packedRow struct {
 	etag            storage.ETag
-	lowSeq, highSeq int64
+	lowSeq, highSeq int64 // highSeq is 0 if the row's key is damaged
 	bySeq           map[int64]packedDelivery
+	isDamaged       bool // the deliveries of the range cannot be read
 }
 
+// packedRowFrom returns the content of a packed row. If the row is damaged, it also returns an error.
 func packedRowFrom(r storage.Row) (packedRow, error) {
 	v := r.Values
-	high, err := rows.ParseSeq(r.Key[len(rows.PackedPrefix):])
+	high, err := rows.ParseSeq(strings.TrimPrefix(r.Key, rows.PackedPrefix))
 	if err != nil {
-		return packedRow{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
+		return packedRow{isDamaged: true}, fmt.Errorf("key: %w", err)
 	}
-	data, err := decompressBytes(rows.PackedMessages.Of(v))
+	f := packedRow{etag: r.ETag, lowSeq: rows.FirstSeq.Of(v), highSeq: high}
+	list, err := unpackDeliveryList(rows.PackedMessages.Of(v))
 	if err != nil {
-		return packedRow{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
+		f.isDamaged = true
+		return f, fmt.Errorf("packed deliveries: %w", err)
 	}
-	var list []packedDelivery
-	if err := json.Unmarshal(data, &list); err != nil {
-		return packedRow{}, fmt.Errorf("lane: row %q: %w", r.Key, err)
-	}
-	f := packedRow{etag: r.ETag, lowSeq: rows.FirstSeq.Of(v), highSeq: high,
-		bySeq: make(map[int64]packedDelivery, len(list))}
+	f.bySeq = make(map[int64]packedDelivery, len(list))
 	for _, one := range list {
 		f.bySeq[one.Seq] = one
 	}
 	return f, nil
+}
+
+func unpackDeliveryList(packed []byte) (list []packedDelivery, err error) {
+	data, err := decompressBytes(packed)
+	if err != nil {
+		return nil, err
+	}
+	return list, json.Unmarshal(data, &list)
+}
+
+// hasDelivery reports whether the row has the delivery of a message that is below the cursor and neither final nor held
+// by its own row. If the row is damaged, it has those of its range.
+func (f *packedRow) hasDelivery(seq int64) bool {
+	if f.isDamaged {
+		return f.lowSeq <= seq && seq <= f.highSeq
+	}
+	_, isThere := f.bySeq[seq]
+	return isThere
+}
+
+// fillEntry copies the entry's delivery, if the row has it and the message's own row does not.
+func (f *packedRow) fillEntry(e *Entry) {
+	if e.Stage != weir.Queued || e.IsHeld || !f.hasDelivery(e.Seq()) {
+		return
+	}
+	if f.isDamaged {
+		e.setDeliveredUnread(f.etag)
+		return
+	}
+	e.setDelivered(f.bySeq[e.Seq()], f.etag)
 }
 
 // readPackedRows reads the packed rows that can have deliveries of the messages from low to high, both included.
@@ -110,8 +140,14 @@ func (p partition) readPackedRows(ctx context.Context, low, high int64) ([]packe
 			return nil, err
 		}
 		f, err := packedRowFrom(r)
-		if err != nil || f.lowSeq > high {
-			return found, err
+		if err != nil {
+			p.damages.Report(DamagedRow{Partition: p.name, Key: r.Key, Err: err})
+		}
+		switch {
+		case f.highSeq == 0:
+			continue
+		case f.lowSeq > high:
+			return found, nil
 		}
 		found = append(found, f)
 		if f.highSeq >= high {
@@ -130,9 +166,7 @@ func (p partition) fillFromPacked(ctx context.Context, e *Entry) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	if one, ok := found[0].bySeq[e.Seq()]; ok {
-		e.setDelivered(one, found[0].etag)
-	}
+	found[0].fillEntry(e)
 	return nil
 }
 

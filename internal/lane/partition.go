@@ -12,17 +12,20 @@ import (
 
 // partition is the table partition of one lane of one epoch.
 type partition struct {
-	table storage.Table
-	name  string
+	table   storage.Table
+	name    string
+	damages *Damages
 }
 
 // rowsOf returns the partition that has the rows of a message.
 func (s *Store) rowsOf(id weir.ID) partition {
-	return partition{s.Table, rows.Partition(id.Epoch, id.Lane)}
+	return partition{s.Table, rows.Partition(id.Epoch, id.Lane), s.Damages}
 }
 
 // rowsOfLane returns the partition of a lane in the store's epoch.
-func (s *Store) rowsOfLane(lane int) partition { return partition{s.Table, s.Partition(lane)} }
+func (s *Store) rowsOfLane(lane int) partition {
+	return partition{s.Table, s.Partition(lane), s.Damages}
+}
 
 func (p partition) hasRow(ctx context.Context, key string) (bool, error) {
 	_, err := p.table.Get(ctx, p.name, key)

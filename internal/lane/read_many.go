@@ -3,7 +3,6 @@ package lane
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -24,15 +23,15 @@ const maxPage = 1000
 // the log, and must have ListColumns. If a delivery can be in a packed row (d_), which has the deliveries of many
 // messages, EntriesFrom reads the packed rows with one more query.
 func (s *Store) EntriesFrom(ctx context.Context, lane int, found []storage.Row) ([]*Entry, error) {
-	entries := make([]*Entry, len(found))
+	entries := make([]*Entry, 0, len(found))
 	low, high := int64(0), int64(0)
-	for i, r := range found {
-		e, err := s.entryFrom(lane, r)
-		if err != nil {
-			return nil, err
+	for _, r := range found {
+		e, isWhole := s.entryFrom(lane, r)
+		if !isWhole {
+			continue
 		}
 		e.isHeaderOnly = true
-		entries[i] = e
+		entries = append(entries, e)
 		if e.Stage == weir.Queued && !e.IsHeld {
 			if low == 0 {
 				low = e.Seq()
@@ -87,9 +86,7 @@ func (ms Messages) FindSubmission(ctx context.Context, key, idempotencyKey strin
 
 func (e *Entry) findInPacked(found []packedRow) {
 	for _, f := range found {
-		if one, ok := f.bySeq[e.Seq()]; ok {
-			e.setDelivered(one, f.etag)
-		}
+		f.fillEntry(e)
 	}
 }
 
@@ -123,16 +120,10 @@ func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry
 	if err != nil {
 		return nil, err
 	}
-	wanted := found[:0]
-	for _, r := range found {
-		seq, err := rows.SeqOfMessage(r.Key)
-		if err != nil {
-			return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
-		}
-		if slices.Contains(seqs, seq) {
-			wanted = append(wanted, r)
-		}
-	}
+	wanted := slices.DeleteFunc(found, func(r storage.Row) bool {
+		seq, isWhole := s.SeqOf(lane, rows.MessagePrefix, r)
+		return !isWhole || !slices.Contains(seqs, seq)
+	})
 	entries, err := s.EntriesFrom(ctx, lane, wanted)
 	slices.Reverse(entries)
 	return entries, err
@@ -162,10 +153,11 @@ func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at 
 			high = mid
 			continue
 		}
-		if low, err = rows.SeqOfMessage(page.Rows[0].Key); err != nil {
-			return 0, looks, err
+		after, isWhole := s.SeqOf(lane, rows.MessagePrefix, page.Rows[0])
+		if !isWhole {
+			after = mid // the first message behind mid is not known
 		}
-		low++
+		low = after + 1
 	}
 	return high, looks, nil
 }

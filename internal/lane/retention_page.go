@@ -107,15 +107,15 @@ func (t *retentionRun) endOf(m *expiringMessage, now time.Time) (time.Time, bool
 // classifyMessages returns the messages of a page, together with the deliveries from packed rows (d_). In a lane of an
 // earlier epoch it also sets hasCopy.
 func (t *retentionRun) classifyMessages(ctx context.Context, page storage.Page) ([]*expiringMessage, error) {
-	messages := make([]*expiringMessage, len(page.Rows))
-	for i, row := range page.Rows {
-		seq, err := rows.SeqOfMessage(row.Key)
-		if err != nil {
-			return nil, err
+	var messages []*expiringMessage
+	for _, row := range page.Rows {
+		seq, isWhole := t.Store.SeqOf(t.lane, rows.MessagePrefix, row)
+		if !isWhole {
+			continue
 		}
 		v := row.Values
-		messages[i] = &expiringMessage{seq: seq, row: row, stage: weir.Stage(rows.Stage.Of(v)),
-			finishedAt: rows.FinishedAt.Of(v)}
+		messages = append(messages, &expiringMessage{seq: seq, row: row, stage: weir.Stage(rows.Stage.Of(v)),
+			finishedAt: rows.FinishedAt.Of(v)})
 	}
 	if err := t.classifyPacked(ctx, messages, page.More); err != nil {
 		return nil, err
@@ -150,6 +150,12 @@ func (t *retentionRun) classifyPacked(ctx context.Context, messages []*expiringM
 				p.left++
 			}
 		}
+		for _, m := range messages {
+			if f.isDamaged && m.isEndUnknown() && f.hasDelivery(m.seq) {
+				m.packed = p // its end stays unknown
+				p.left++
+			}
+		}
 		switch whole := f.lowSeq > t.walk.seq && f.highSeq <= last; {
 		case !whole:
 			if p.left, err = t.countLeft(ctx, f); err != nil {
@@ -164,16 +170,14 @@ func (t *retentionRun) classifyPacked(ctx context.Context, messages []*expiringM
 
 // countLeft counts the remaining messages of a packed row that also has messages outside the page.
 func (t *retentionRun) countLeft(ctx context.Context, f packedRow) (left int, err error) {
-	q := rows.Messages(t.Store.Partition(t.lane), f.lowSeq, f.highSeq+1, rows.Names(rows.Stage))
+	q := rows.Messages(t.Store.Partition(t.lane), f.lowSeq, f.highSeq+1, rows.Names(rows.Stage, rows.IsHeld))
 	for row, err := range rows.Scan(ctx, t.Store.Table, q) {
 		if err != nil {
 			return 0, err
 		}
-		seq, err := rows.SeqOfMessage(row.Key)
-		if err != nil {
-			return 0, err
-		}
-		if _, ok := f.bySeq[seq]; ok {
+		seq, isWhole := t.Store.SeqOf(t.lane, rows.MessagePrefix, row)
+		m := expiringMessage{row: row, stage: weir.Stage(rows.Stage.Of(row.Values))}
+		if isWhole && f.hasDelivery(seq) && (!f.isDamaged || m.isEndUnknown()) {
 			left++
 		}
 	}

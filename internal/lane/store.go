@@ -29,6 +29,8 @@ type Store struct {
 
 	Contracts *Contracts // the contracts in the settings; nil = every name is that of a contract
 
+	Damages *Damages // gets the damaged rows that the store reads; nil = they are not reported
+
 	EarlierEpochs []epochs.Epoch // epochs whose lanes can still have messages; oldest first; set by UseEpochRecord
 	recordOrigin  string         // the field Origin of the record that UseEpochRecord adopted
 }
@@ -122,24 +124,30 @@ func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]
 }
 
 func (s *Store) readLog(ctx context.Context, lane int, seq int64, limit int, columns []string) ([]*Entry, error) {
-	found, err := rows.ReadFirst(ctx, s.Table,
-		storage.Query{Partition: s.Partition(lane), From: rows.MessageKey(seq),
-			To: rows.PrefixEnd(rows.MessagePrefix), Columns: columns}, limit)
-	if err != nil {
-		return nil, err
-	}
+	q := storage.Query{Partition: s.Partition(lane), From: rows.MessageKey(seq),
+		To: rows.PrefixEnd(rows.MessagePrefix), Columns: columns}
 	var entries []*Entry
-	for _, r := range found {
-		e, err := s.entryFrom(lane, r)
+	for {
+		wanted := limit - len(entries)
+		found, err := rows.ReadFirst(ctx, s.Table, q, wanted)
 		if err != nil {
 			return nil, err
 		}
-		if e.Seq() != seq+int64(len(entries)) {
-			break
+		for _, r := range found {
+			q.After = r.Key
+			e, isWhole := s.entryFrom(lane, r)
+			if !isWhole {
+				continue
+			}
+			if e.Seq() != seq+int64(len(entries)) {
+				return entries, nil
+			}
+			entries = append(entries, e)
 		}
-		entries = append(entries, e)
+		if len(found) < wanted || len(entries) == limit {
+			return entries, nil
+		}
 	}
-	return entries, nil
 }
 
 // ReadMessage reads one message from its own row. The result does not show a delivery that is only in a packed row.
@@ -148,7 +156,8 @@ func (s *Store) ReadMessage(ctx context.Context, lane int, seq int64) (*Entry, e
 	if err != nil {
 		return nil, err
 	}
-	return s.entryFrom(lane, r)
+	e, _ := s.entryFrom(lane, r) // the key is not damaged
+	return e, nil
 }
 
 // APIError turns a storage error into the error that the API answers with. If a repeated call can succeed, the result

@@ -3,6 +3,8 @@ package lane
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"weir/internal/clock"
 	"weir/internal/lane/rows"
@@ -77,7 +79,27 @@ func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 		return err
 	}
 	saveSums(ops, next.Counts)
-	return w.writeTail(ctx, next, ops)
+	for {
+		err = w.writeTail(ctx, next, ops)
+		i := indexOfGone(err, ops)
+		if i < 0 {
+			return err
+		}
+		w.store.reportDamaged(w.lane, ops[i].Key, errors.New("the row is gone from the list of dead messages"))
+		ops = slices.Delete(ops, i, i+1)
+		next.CommitSeq = w.tail.CommitSeq + 1 + w.lostCommits
+	}
+}
+
+// indexOfGone returns the index of the operation because of which storage refused a commit, if the operation removes a
+// row (x_) of the list of dead messages that is gone already. Such a row only lists a message, so its absence must not
+// stop the lane. For any other error it returns -1.
+func indexOfGone(err error, ops []storage.Op) int {
+	row, isRefused := refusedRow(err)
+	if !isRefused || !storage.Is(err, storage.NotFound) || !strings.HasPrefix(row, rows.DeadPrefix) {
+		return -1
+	}
+	return slices.IndexFunc(ops, func(op storage.Op) bool { return op.Key == row && op.Kind == storage.Delete })
 }
 
 // writeTail sends one transaction until its result is known. After an uncertain answer it reads tail:

@@ -3,6 +3,7 @@ package notify
 import (
 	"time"
 
+	"weir/internal/lane"
 	"weir/internal/lane/outbox"
 )
 
@@ -127,6 +128,9 @@ func (t *outboxSession) readPage(after string, limit int) error {
 	page, err := t.rows.Read(t.ctx, t.sender.Now(), after, limit)
 	if err != nil {
 		return err
+	}
+	for _, r := range page.Damaged {
+		t.store.Damages.Report(lane.DamagedRow{Partition: t.rows.Partition, Key: r.Key, Err: outbox.CheckRow(r)})
 	}
 	var readOn []*line // lines that were behind, and whose first rows that are not in memory can be in the page
 	for _, l := range t.lines.list() {

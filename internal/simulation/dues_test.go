@@ -372,7 +372,7 @@ func (c *checker) rowsOf(number int, prefix string) (rows []storage.Row) {
 		}
 		rows = append(rows, page.Rows...)
 		if !page.More {
-			return rows
+			return slices.DeleteFunc(rows, isDamaged)
 		}
 		q.After = rows[len(rows)-1].Key
 	}

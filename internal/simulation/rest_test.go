@@ -79,7 +79,7 @@ func (c *checker) checkLeftovers(ctx context.Context, number int, dead int64) {
 		if err != nil {
 			c.addViolation("books", "%v", err)
 		}
-		return int64(len(page.Rows))
+		return int64(countWhole(page.Rows))
 	}
 	if blocked, held, listed := count("b_"), count("r_"), count("x_"); blocked != 0 || held != 0 || listed != dead {
 		c.addViolation("books",

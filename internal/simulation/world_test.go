@@ -109,6 +109,7 @@ type settings struct {
 	audits    auditing // see audits_test.go
 	// isInFolder means that the embedded store has the rows; see account_test.go.
 	isInFolder bool
+	isDamaged  bool   // the lanes have damaged rows; see damage_test.go
 	mutant     string // name of the mutant that is tried; see mutants_test.go
 }
 
@@ -161,6 +162,7 @@ func drawSettings(d *dice) settings {
 	s.drawAbsence(d)
 	s.drawElsewhere(d)
 	s.drawBrake(d)
+	s.drawDamages(d)
 	return s
 }
 
@@ -370,6 +372,7 @@ func (w *world) liveThrough(ctx context.Context) {
 	w.replayInBulk(ctx)
 	w.startPauses(ctx)
 	w.startForgets(ctx)
+	w.damageLanes(ctx)
 	w.startRuns(ctx)
 	w.startForgettingIDs(ctx)
 	w.startErasers(ctx)

@@ -28,6 +28,7 @@ type Metrics struct {
 	lag      prometheus.Histogram
 	leases   *prometheus.CounterVec
 	removed  *prometheus.CounterVec
+	damaged  prometheus.Counter
 
 	sent    *prometheus.CounterVec // appended messages, by upstream
 	limited *prometheus.CounterVec // messages and batches that a limit refused, by upstream and by limit
@@ -85,6 +86,8 @@ func NewMetrics(cfg Config) *Metrics {
 		leases: newCounter("lease_events_total", "Events of the leases of lanes, by kind.", "event"),
 		removed: newCounter("retention_removals_total",
 			"Messages that retention removed; messages and bodies that storage refused to remove.", "outcome"),
+		damaged: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "weir", Name: "damaged_rows_total",
+			Help: "Rows of lanes and outboxes that this process cannot read and passes over; each counts once."}),
 		duration: newHistogram("delivery_attempt_duration_seconds", "Time of one attempt.", durationBuckets),
 		lag: newHistogram("delivery_lag_seconds", "Time from acceptance, or the due moment, to delivery.",
 			lagBuckets),
@@ -99,6 +102,7 @@ func NewMetrics(cfg Config) *Metrics {
 	m.initSeries()
 	m.initUpstreams(cfg.Upstreams)
 	m.Registry.MustRegister(m.accepted, m.refused, m.broken, m.poisoned, m.finished, m.attempts, m.duration, m.lag, m.leases, m.removed,
+		m.damaged,
 		m.lanes, buildInfo(cfg.Build),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.Storage != nil {
@@ -203,6 +207,9 @@ func (m *Metrics) Removed(removed, refused int) {
 	m.removed.WithLabelValues("removed").Add(float64(removed))
 	m.removed.WithLabelValues("refused").Add(float64(refused))
 }
+
+// FoundDamaged counts a row that cannot be read.
+func (m *Metrics) FoundDamaged() { m.damaged.Inc() }
 
 // Lease implements drain.Observer.
 func (m *Metrics) Lease(lane int, event drain.LeaseEvent) {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"weir/internal/lane"
@@ -31,13 +32,15 @@ type Report struct {
 	Missing       []int64 // sequence numbers from the cursor on that have no row
 	Stray         []int64 // sequence numbers of held or scheduled messages without a row, or with a final row
 	WithoutBody   []int64 // sequence numbers of waiting messages whose body is missing
-	InUse         bool    // a control row changed during the comparison, so the other fields can be wrong
+	WithoutDue    []int64 // sequence numbers of scheduled messages that no row releases at their due time
+	Damaged       []lane.DamagedRow
+	InUse         bool // a control row changed during the comparison, so the other fields can be wrong
 }
 
 // IsWhole reports whether the counters and the rows agree.
 func (r Report) IsWhole() bool {
 	return r.BehindEnd == 0 && r.StoredWaiting == r.Waiting && len(r.Missing) == 0 && len(r.Stray) == 0 &&
-		len(r.WithoutBody) == 0
+		len(r.WithoutBody) == 0 && len(r.WithoutDue) == 0 && len(r.Damaged) == 0
 }
 
 // Problems returns a sentence for each difference.
@@ -60,6 +63,17 @@ func (r Report) Problems() (found []string) {
 	if len(r.WithoutBody) > 0 {
 		found = append(found, fmt.Sprintf("%d waiting messages have no body: %s", len(r.WithoutBody),
 			listSome(r.WithoutBody)))
+	}
+	if len(r.WithoutDue) > 0 {
+		found = append(found, fmt.Sprintf("%d scheduled messages have no row of their due time, so none is sent: %s",
+			len(r.WithoutDue), listSome(r.WithoutDue)))
+	}
+	for i, d := range r.Damaged {
+		if i == maxListed {
+			found = append(found, fmt.Sprintf("%d further rows are damaged", len(r.Damaged)-maxListed))
+			break
+		}
+		found = append(found, fmt.Sprintf("row %s of partition %s is damaged: %v", d.Key, d.Partition, d.Err))
 	}
 	return found
 }
@@ -89,14 +103,17 @@ func CompareLane(ctx context.Context, s *lane.Store, number int) (Report, error)
 		return Report{}, err
 	}
 	r := Report{Lane: number, Accepted: before.Head.Next - 1, Waiting: before.WaitingCount()}
-	open := map[int64]bool{}
-	if err := r.readLog(ctx, s, before, open); err != nil {
+	open, scheduled := map[int64]bool{}, map[int64]bool{}
+	if err := r.readLog(ctx, s, before, open, scheduled); err != nil {
 		return r, err
 	}
 	if r.BehindEnd, err = countBehind(ctx, s, number, before.Head.Next); err != nil {
 		return r, err
 	}
-	if err := r.findMissing(ctx, s, before, open); err != nil {
+	if err := r.findMissing(ctx, s, before, open, scheduled); err != nil {
+		return r, err
+	}
+	if r.Damaged, err = s.FindDamaged(ctx, number); err != nil {
 		return r, err
 	}
 	after, err := s.ReadControl(ctx, number)
@@ -105,8 +122,9 @@ func CompareLane(ctx context.Context, s *lane.Store, number int) (Report, error)
 }
 
 // readLog counts the messages of the log, and fills in WithoutBody. It fills the map "open" with the sequence numbers
-// of all waiting messages, and of all messages from the cursor on.
-func (r *Report) readLog(ctx context.Context, s *lane.Store, c lane.Control, open map[int64]bool) error {
+// of all waiting messages, and of all messages from the cursor on, and the map "scheduled" with those of the scheduled
+// ones.
+func (r *Report) readLog(ctx context.Context, s *lane.Store, c lane.Control, open, scheduled map[int64]bool) error {
 	for scan := (lists.Reader{Store: s}).ScanBackward(r.Lane, c.Head.Next, c.Head.Next); scan.Before > 1; {
 		entries, err := scan.Read(ctx)
 		if err != nil {
@@ -122,6 +140,9 @@ func (r *Report) readLog(ctx context.Context, s *lane.Store, c lane.Control, ope
 				continue
 			}
 			r.StoredWaiting++
+			if e.Stage == weir.Scheduled {
+				scheduled[e.Seq()] = true
+			}
 			if !e.IsBodyInBlob() {
 				continue
 			}
@@ -159,8 +180,10 @@ func countBehind(ctx context.Context, s *lane.Store, number int, next int64) (co
 	}
 }
 
-// findMissing fills in Missing and Stray. The parameter open has the sequence numbers that readLog found.
-func (r *Report) findMissing(ctx context.Context, s *lane.Store, c lane.Control, open map[int64]bool) error {
+// findMissing fills in Missing, Stray and WithoutDue. The parameters open and scheduled have the sequence numbers that
+// readLog found.
+func (r *Report) findMissing(ctx context.Context, s *lane.Store, c lane.Control, open,
+	scheduled map[int64]bool) error {
 	for seq := max(c.Tail.Cursor, 1); seq < c.Head.Next; seq++ {
 		if !open[seq] {
 			r.Missing = append(r.Missing, seq)
@@ -179,7 +202,11 @@ func (r *Report) findMissing(ctx context.Context, s *lane.Store, c lane.Control,
 		if !open[d.Seq] {
 			r.Stray = append(r.Stray, d.Seq)
 		}
+		delete(scheduled, d.Seq)
 	}
 	slices.Sort(r.Stray)
+	if waiting.IsComplete {
+		r.WithoutDue = slices.Sorted(maps.Keys(scheduled))
+	}
 	return nil
 }

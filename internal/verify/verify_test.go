@@ -42,6 +42,11 @@ func TestCompareLane_Differences(t *testing.T) {
 			"1 messages are queued or scheduled, and do not wait by their rows: sequence 7"},
 		"DeliveredAfterTail": {func(a *account) { a.setStage(3, weir.Delivered) },
 			"10 messages wait by the counters, and 9 by their rows"},
+		"RowDamaged": {func(a *account) {
+			a.writeRow(storage.Op{Kind: storage.Insert, Key: "n_junk", Values: map[string]any{}})
+		}, "row n_junk of partition 1.0 is damaged: key: it names no event"},
+		"DueTimeLost": {func(a *account) { a.removeRow("s_", 7) },
+			"1 scheduled messages have no row of their due time, so none is sent: sequence 7"},
 		"BodyLost": {(*account).removeBody, "1 waiting messages have no body: sequence 6"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,8 +137,19 @@ func (a *account) restoreHead() {
 	a.writeRow(storage.Op{Kind: storage.Merge, Key: "!head", Values: a.head.Values, IfMatch: storage.AnyETag})
 }
 
+// removeRow removes the first row of a message whose key has the prefix.
 func (a *account) removeRow(prefix string, seq int64) {
-	a.writeRow(storage.Op{Kind: storage.Delete, Key: prefix + lane.OrderPos(seq), IfMatch: storage.AnyETag})
+	a.t.Helper()
+	page, err := a.memory.Table().Range(a.t.Context(), storage.Query{Partition: a.partitionName(), From: prefix,
+		To: prefix + "~"})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for _, r := range page.Rows {
+		if strings.HasSuffix(r.Key, lane.OrderPos(seq)) {
+			a.writeRow(storage.Op{Kind: storage.Delete, Key: r.Key, IfMatch: storage.AnyETag})
+		}
+	}
 }
 
 func (a *account) setStage(seq int64, stage weir.Stage) {

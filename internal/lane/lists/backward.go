@@ -59,10 +59,10 @@ func (p *BackwardScan) ReadDead(ctx context.Context) ([]DeadRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	dead := make([]DeadRow, len(found))
-	for i, r := range found {
-		if dead[len(found)-1-i], err = (Reader{Store: p.store}).deadFrom(r); err != nil {
-			return nil, err
+	var dead []DeadRow
+	for _, r := range slices.Backward(found) {
+		if d, isWhole := (Reader{Store: p.store}).deadFrom(p.number, r); isWhole {
+			dead = append(dead, d)
 		}
 	}
 	return dead, nil

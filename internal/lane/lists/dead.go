@@ -30,22 +30,21 @@ func (l Reader) ReadDead(ctx context.Context, number int, behind int64, limit in
 		return nil, false, err
 	}
 	for _, r := range page.Rows {
-		d, err := l.deadFrom(r)
-		if err != nil {
-			return nil, false, err
+		if d, isWhole := l.deadFrom(number, r); isWhole {
+			found = append(found, d)
 		}
-		found = append(found, d)
 	}
 	return found, page.More, nil
 }
 
-func (l Reader) deadFrom(r storage.Row) (DeadRow, error) {
-	seq, err := rows.ParseSeq(r.Key[len(rows.DeadPrefix):])
+// deadFrom returns false if the row is damaged.
+func (l Reader) deadFrom(number int, r storage.Row) (DeadRow, bool) {
+	seq, isWhole := l.Store.SeqOf(number, rows.DeadPrefix, r)
 	v := r.Values
 	pos := rows.OrderPos.Of(v)
 	if pos == "" {
 		pos = rows.SeqPos(seq)
 	}
 	return DeadRow{Seq: seq, OrderPos: pos, Key: rows.Key.Of(v), Contract: l.Store.Contracts.PresentName(rows.Contract.Of(v)),
-		DiedAt: rows.DiedAt.Of(v), Reason: rows.Reason.Of(v), CMSStatus: int(rows.CMSStatus.Of(v))}, err
+		DiedAt: rows.DiedAt.Of(v), Reason: rows.Reason.Of(v), CMSStatus: int(rows.CMSStatus.Of(v))}, isWhole
 }

@@ -33,11 +33,5 @@ func (l Reader) ReadDueTimes(ctx context.Context, number int, span DueSpan, limi
 	if err != nil {
 		return nil, err
 	}
-	dues := make([]lane.DueTime, len(found))
-	for i, r := range found {
-		if dues[i], err = lane.ParseDueKey(r.Key); err != nil {
-			return nil, err
-		}
-	}
-	return dues, nil
+	return l.Store.DueTimesOf(number, found), nil
 }

@@ -37,9 +37,9 @@ func (l Reader) ReadStates(ctx context.Context, number int, seqs []int64) ([]Mes
 			return nil, err
 		}
 		for _, r := range page.Rows {
-			seq, err := rows.SeqOfMessage(r.Key)
-			if err != nil {
-				return nil, err
+			seq, isWhole := l.Store.SeqOf(number, rows.MessagePrefix, r)
+			if !isWhole {
+				continue
 			}
 			for i < len(seqs) && seqs[i] < seq {
 				i++

@@ -31,11 +31,7 @@ func (l Reader) ReadWaiting(ctx context.Context, number, pages int) (WaitingMess
 			st.Held = append(st.Held, lane.HeldFrom(r))
 			continue
 		}
-		d, err := lane.ParseDueKey(r.Key)
-		if err != nil {
-			return WaitingMessages{}, err
-		}
-		st.DueTimes = append(st.DueTimes, d)
+		st.DueTimes = append(st.DueTimes, l.Store.DueTimesOf(number, []storage.Row{r})...)
 	}
 	return st, err
 }

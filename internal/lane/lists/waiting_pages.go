@@ -65,35 +65,29 @@ func (l Reader) ReadWaitingPage(ctx context.Context, number int, at WaitingPlace
 	if err != nil {
 		return nil, at, false, err
 	}
-	seqs, err := at.seqsOf(page)
-	if err != nil {
-		return nil, at, false, err
-	}
 
-	entries, _, err = l.Store.ReadMany(ctx, number, seqs)
+	entries, _, err = l.Store.ReadMany(ctx, number, l.seqsOf(number, at, page))
 	next, isLast = at.following(page)
 	return entries, next, isLast, err
 }
 
 // seqsOf returns the sequence numbers of a page of scheduled or held messages, the highest first.
-func (p WaitingPlace) seqsOf(page storage.Page) ([]int64, error) {
+func (l Reader) seqsOf(number int, at WaitingPlace, page storage.Page) []int64 {
 	var seqs []int64
-	for _, r := range page.Rows {
-		seq := lane.HeldFrom(r).Seq
-		if p.Part == partScheduled {
-			d, err := lane.ParseDueKey(r.Key)
-			if err != nil {
-				return nil, err
-			}
-			seq = d.Seq
+	if at.Part == partScheduled {
+		for _, d := range l.Store.DueTimesOf(number, page.Rows) {
+			seqs = append(seqs, d.Seq)
 		}
-		seqs = append(seqs, seq)
+	} else {
+		for _, r := range page.Rows {
+			seqs = append(seqs, lane.HeldFrom(r).Seq)
+		}
 	}
 
 	slices.Sort(seqs)
 	seqs = slices.Compact(seqs)
 	slices.Reverse(seqs)
-	return seqs, nil
+	return seqs
 }
 
 // readLogPage reads one page of the log. The first page begins at the lane's cursor.

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -84,14 +85,20 @@ func (e Event) values() map[string]any {
 	return v
 }
 
+// CheckRow returns an error if a row of the outbox is damaged.
+func CheckRow(r storage.Row) error {
+	_, err := eventFrom(r)
+	return err
+}
+
 func eventFrom(r storage.Row) (Event, error) {
 	parts := strings.SplitN(strings.TrimPrefix(r.Key, rows.EventPrefix), "_", 3)
 	if len(parts) != 3 {
-		return Event{}, fmt.Errorf("outbox: row %q is no event", r.Key)
+		return Event{}, errors.New("key: it names no event")
 	}
 	nextAt, err := rows.ParseTimePos(parts[0])
 	if err != nil {
-		return Event{}, fmt.Errorf("outbox: row %q: %w", r.Key, err)
+		return Event{}, fmt.Errorf("key: %w", err)
 	}
 	v := r.Values
 	return Event{Key: parts[1], Receiver: parts[2], NextAt: nextAt, Type: rows.EventType.Of(v),

@@ -31,10 +31,12 @@ func (o Outbox) LeaseName() string { return "mail-" + o.Partition }
 // Page has consecutive events of an outbox.
 type Page struct {
 	Due      []Event
-	End      string    // key of the last row with a due event; empty = there is none
+	End      string    // key of the last row with a due event, or of a damaged row; empty = there is none
 	NextAt   time.Time // due time of the first event that is not due yet; zero = the page has no such event
 	More     bool      // further events can be due
 	RowsSeen int       // number of rows read, due or not
+
+	Damaged []storage.Row // rows that name no event; they stay in the outbox
 }
 
 // Read reads the first rows behind the key "after", at most limit; an empty key is the beginning of
@@ -49,7 +51,8 @@ func (o Outbox) Read(ctx context.Context, now time.Time, after string, limit int
 	for _, r := range found.Rows {
 		e, err := eventFrom(r)
 		if err != nil {
-			return Page{}, err
+			p.Damaged, p.End = append(p.Damaged, r), r.Key
+			continue
 		}
 		if e.NextAt.After(now) {
 			p.NextAt = e.NextAt
