@@ -159,8 +159,8 @@ func TestForgotten_CatchesUp(t *testing.T) {
 	})
 }
 
-// To check the unmarked bodies of a day, the search reads only those messages of the log that were accepted around that
-// day.
+// To check the unmarked bodies of a day, the search reads those messages of the log that were accepted around that day.
+// Before it removes a forgotten body, it reads the whole log.
 func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		const days, perDay = 20, 1000
@@ -201,8 +201,8 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 		store := *b.faultless
 		store.Table = table
 		b.removeForgotten(b.newRetention(&store))
-		if n := table.operations.Load(); n > 17*(1+1+8+6)+4 {
-			t.Errorf("%d calls of the table for 17 days, want at most 16 a day, and 4", n)
+		if n := table.operations.Load(); n > 17*(1+1+8+6+days)+4 {
+			t.Errorf("%d calls of the table for 17 days, want at most 16 a day and %d for the whole log, and 4", n, days)
 		}
 		var names []string
 		for _, info := range b.blobInfos() {
@@ -212,6 +212,59 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 		}
 		if len(names) != len(used) || strings.Contains(strings.Join(names, " "), "forgotten") {
 			t.Errorf("the bodies %v are left, want %d and none with \"forgotten\" in its name", names, len(used))
+		}
+	})
+}
+
+// The clock of a receiver is wrong by days, and bodies in use are not marked: that of its own message, and that of
+// another receiver's message. The search removes none of them.
+func TestForgotten_AReceiversClockIsWrong(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		const messages, own, behindSlow, inBehindFast = 5000, 2, 1000, 4000
+		began := time.Now().UTC()
+		used := map[int]string{own: b.putBody("1.0", "own"), behindSlow: b.putBody("1.0", "slow"),
+			inBehindFast: b.putBody("1.0", "fast")}
+		forgotten := b.putBody("1.0", "forgotten")
+		var ops []storage.Op
+		for seq := 1; seq <= messages; seq++ {
+			at := began.Add(time.Hour)
+			switch {
+			case seq == own, seq > 1400 && seq < 2600: // a clock that is slow
+				at = began.Add(-5 * oneDay)
+			case seq > 2600 && seq < inBehindFast: // a clock that is fast
+				at = began.Add(5 * oneDay)
+			}
+			v := map[string]any{"Stage": "delivered", "AcceptedAt": at, "Key": "k"}
+			if used[seq] != "" {
+				v["Blob"] = used[seq]
+			}
+			ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.OrderPos(int64(seq)), Values: v})
+		}
+		for chunk := range slices.Chunk(ops, storage.MaxOps) {
+			b.transact(chunk...)
+		}
+		b.transact(storage.Op{Kind: storage.Merge, Key: "!head", Values: map[string]any{"Next": int64(messages + 1)}})
+
+		r := b.newRetention(b.store)
+		row := storage.Op{Kind: storage.Insert, Key: "forgotten", Values: map[string]any{
+			"Since": began.AddDate(0, 0, -9).Format(time.DateOnly),
+			"Day":   began.AddDate(0, 0, -1).Format(time.DateOnly)}}
+		if _, err := b.account.Table().Transact(t.Context(), "meta", []storage.Op{row}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * oneDay)
+		b.removeForgotten(r)
+		left := map[string]bool{}
+		for _, info := range b.blobInfos() {
+			left[info.Name] = true
+		}
+		for seq, name := range used {
+			if !left[name] {
+				t.Errorf("the body of message %d was removed, want it kept", seq)
+			}
+		}
+		if left[forgotten] {
+			t.Error("the forgotten body is left, want it removed")
 		}
 	})
 }

@@ -253,6 +253,11 @@ func (l *bodySearch) removeForgotten(ctx context.Context, day, partition string,
 		return false, nil
 	}
 	used, err := l.findUsed(ctx, day, partition, names)
+	if err == nil && slices.ContainsFunc(names, func(name string) bool { return !used[name] }) {
+		// findUsed goes by the clocks of receivers. No clock decides that a body is removed: before that, all messages
+		// are read. There are few forgotten bodies, so few lanes are read as a whole.
+		err = l.addBlobs(ctx, rows.WithPrefix(partition, rows.MessagePrefix, nil), used, time.Time{})
+	}
 	if err != nil {
 		return false, fmt.Errorf("lane %s: %w", partition, err)
 	}
@@ -286,7 +291,8 @@ func (l *bodySearch) refusedBody(partition string, err error) {
 
 // acceptedMargin is a reserve before and after a day. findUsed searches the messages that were accepted on the day or
 // within the reserve. A message can be accepted on another day than the day in the name of its body. The receiver takes
-// this day from its clock, seconds before the message is accepted, and clocks differ.
+// this day from its clock, seconds before the message is accepted, and clocks differ. If they differ by more,
+// removeForgotten finds the message.
 const acceptedMargin = 6 * time.Hour
 
 // findUsed returns the names of those bodies to which a row of the lane refers. It reads requests before messages. In
