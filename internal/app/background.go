@@ -66,7 +66,7 @@ func (a *App) newSchedules(p *pipeline) *recur.Runner {
 	return recur.New(recur.Config{
 		Store:     p.newScheduleStore(),
 		Log:       tracedLog{p.appender, p.store.Messages(), a.instruments.export},
-		Contracts: a.contracts, Tickets: p.tickets, Now: time.Now, Logger: a.log,
+		Contracts: a.contracts, Tickets: p.tickets, Now: time.Now, Skew: a.account.Skew, Logger: a.log,
 		Limits: a.settings.Schedules.recurLimits(),
 	})
 }

@@ -70,6 +70,7 @@ func (w *world) newLimitedRunner(actor string, ahead time.Duration, limits recur
 		Store:     &recur.Store{Table: store.Table, Bodies: store.Bodies, Now: now},
 		Log:       &log{lane.NewAppender(store, quiet), store, w, actor},
 		Contracts: contracts{}, Tickets: noTickets{}, Now: now, Logger: quiet, Limits: limits,
+		Skew: func(context.Context) (time.Duration, error) { return -ahead, nil },
 	})
 	w.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -157,8 +157,14 @@ func (r *Runner) processNext(ctx context.Context, s *Schedule, selected dueRange
 		return nil
 	}
 	if now.Sub(due) > Grace && !s.CatchUp && s.Definition.Missed != All {
-		r.passMissed(s, plan, now)
-		return nil
+		checked, err := r.readStorageClock(ctx, now)
+		if err != nil {
+			return err
+		}
+		if checked.Sub(due) > Grace {
+			r.passMissed(s, plan, checked)
+			return nil
+		}
 	}
 	if s.Overlap == Skip {
 		busy, err := r.isPending(ctx, s.Last.MessageID)
@@ -184,6 +190,16 @@ func (r *Runner) processNext(ctx context.Context, s *Schedule, selected dueRange
 		s.moveOn(plan, due)
 	}
 	return err
+}
+
+// readStorageClock returns the time by the clock of storage; now is the time by the clock of this process. A process
+// with a fast clock must not count an occurrence as missed that another process is about to append.
+func (r *Runner) readStorageClock(ctx context.Context, now time.Time) (time.Time, error) {
+	if r.cfg.Skew == nil {
+		return now, nil
+	}
+	skew, err := r.cfg.Skew(ctx)
+	return now.Add(skew), err
 }
 
 // passMissed counts the missed occurrences, and sets NextAt to the first occurrence after them. But if the schedule's

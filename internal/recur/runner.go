@@ -34,16 +34,18 @@ type Accepter interface {
 // Tickets enqueues a ticket for a lane, without making the caller wait.
 type Tickets interface{ EnqueueAsync(lane int) }
 
-// Config configures a Runner. All fields are required, except Rand and Limits.
+// Config configures a Runner. All fields are required, except Skew, Rand and Limits.
 type Config struct {
 	Store     *Store
 	Log       Log
 	Contracts Accepter
 	Tickets   Tickets
 	Now       func() time.Time
-	Rand      func() float64 // returns 0 to 1; must allow concurrent calls; nil = math/rand
-	Logger    *slog.Logger
-	Limits    Limits
+	// Skew returns the time by which the clock of storage is ahead of Now; nil = it is Now.
+	Skew   func(context.Context) (time.Duration, error)
+	Rand   func() float64 // returns 0 to 1; must allow concurrent calls; nil = math/rand
+	Logger *slog.Logger
+	Limits Limits
 }
 
 // Runner appends the message of each schedule at the due times, and changes schedules for users. Several processes can

@@ -257,6 +257,28 @@ func TestRunner_Missed(t *testing.T) {
 	}
 }
 
+// The clock of a process is fast by a minute. It starts shortly before an occurrence is due, and must not count the
+// occurrence as missed: the process with the right clock would not append it any more.
+func TestRunner_AFastClockMissesNothing(t *testing.T) {
+	for _, missed := range []recur.Missed{recur.None, recur.One, recur.All} {
+		t.Run(string(missed), func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.putSchedule(w.newRunner("a", 0), "s", newDefinition("30 * * * *",
+					func(d *recur.Definition) { d.Missed = missed }))
+				passTime(30*time.Minute - 10*time.Second)
+				if err := w.newRunner("fast", time.Minute).Load(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				passTime(time.Hour)
+				const dues = "00:30:00Z 01:30:00Z"
+				if s := w.getSchedule("s"); w.listDueTimes() != dues || s.State.Missed != 0 {
+					t.Errorf("filed %s, missed %d; want %s, 0", w.listDueTimes(), s.State.Missed, dues)
+				}
+			})
+		})
+	}
+}
+
 func afterTenYears(t *testing.T, w *world) {
 	a := w.newRunner("a", 0)
 	w.putSchedule(a, "every", newDefinition("@every 1s"))
