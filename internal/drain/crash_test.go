@@ -13,6 +13,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
@@ -46,6 +47,58 @@ func TestDrainer_Crash_AnotherTakesOverWithinALeaseAndRepeatsOnlyTheUncommitted(
 			t.Errorf("books: got %+v, want 100 delivered", c)
 		}
 		w.neverBackwards(10)
+	})
+}
+
+// A process that holds several lanes is killed while storage commits nothing. The bound of repeats is that of each lane,
+// not of the process.
+func TestDrainer_Crash_TheBoundOfRepeatsIsThatOfALane(t *testing.T) {
+	lanetest.Simulate(t, func(t *testing.T) {
+		const lanes, messages = 4, 100
+		w := newWorldOf(t, lanes)
+		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
+		for number, i := 0, 0; number < lanes; number++ {
+			for left := messages; left > 0; i++ {
+				if key := fmt.Sprint("k", i); w.store.LaneOf(key) == number {
+					w.post(key, "x")
+					left--
+				}
+			}
+		}
+		a := w.start()
+		var taken atomic.Int64
+		a.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if isTail(c) && taken.Add(1) > lanes { // each lane is taken, and then no commit succeeds
+				return storagetest.Fault{Kind: storagetest.Hang}
+			}
+			return storagetest.Fault{}
+		})
+		for number := range lanes {
+			a.Wake(number)
+		}
+		time.Sleep(2 * time.Second)
+		a.kill()
+		b := w.start()
+		for number := range lanes {
+			b.Wake(number)
+		}
+		time.Sleep(time.Minute)
+
+		sentOf, keysOf := map[int]int{}, map[int]map[string]bool{}
+		for _, s := range w.cms.listRequests() {
+			number := w.store.LaneOf(s.key)
+			if keysOf[number] == nil {
+				keysOf[number] = map[string]bool{}
+			}
+			sentOf[number]++
+			keysOf[number][s.key] = true
+		}
+		for number := range lanes {
+			if repeats := sentOf[number] - len(keysOf[number]); repeats != 64 || len(keysOf[number]) != messages {
+				t.Errorf("lane %d: got %d repeats of %d messages, want 64 of %d", number, repeats,
+					len(keysOf[number]), messages)
+			}
+		}
 	})
 }
 

@@ -123,8 +123,10 @@ func simulateAlone(t *testing.T, f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t)) })
 }
 
-func newWorld(t *testing.T) *world {
-	lanes := lanetest.New(t, 1)
+func newWorld(t *testing.T) *world { return newWorldOf(t, 1) }
+
+func newWorldOf(t *testing.T, count int) *world {
+	lanes := lanetest.New(t, count)
 	return &world{t: t, lanes: lanes, account: lanes.Account, store: lanes.Store,
 		cms: &fakeCMS{answer: answerAfter(20*time.Millisecond, 200)}}
 }
