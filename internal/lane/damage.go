@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
-	"weir/internal/lane/rows"
 	"weir/internal/lane/outbox"
+	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
