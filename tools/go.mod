@@ -24,6 +24,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require github.com/expr-lang/expr v1.17.8 // indirect
+
 require (
 	code.dny.dev/ssrf v0.3.0 // indirect
 	github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.15.0 // indirect

@@ -11,6 +11,7 @@ import (
 	"weir/internal/filing"
 	"weir/internal/httpio"
 	"weir/internal/upstream"
+	"weir/internal/weir"
 	"weir/internal/wire"
 )
 
@@ -52,7 +53,7 @@ func (f *Function) checkBody(w http.ResponseWriter, r *http.Request) (contract.C
 	if err != nil {
 		return contract.Checked{}, httpio.NameSetting(err, "maxBody")
 	}
-	found, err := f.Contracts.Check(r.Context(), r.Header.Get("Content-Type"), body)
+	found, err := f.Contracts.Check(weir.WithHeaders(r.Context(), r.Header), r.Header.Get("Content-Type"), body)
 	if !options.DueAt.IsZero() {
 		found.Message.DueAt = options.DueAt
 	}

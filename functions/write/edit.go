@@ -73,7 +73,7 @@ func (f *Edit) editMessage(w http.ResponseWriter, r *http.Request) (weir.Status,
 	if err != nil {
 		return weir.Status{}, err
 	}
-	m, err := f.Contracts.Accept(r.Context(), r.Header.Get("Content-Type"), body)
+	m, err := f.Contracts.Accept(weir.WithHeaders(r.Context(), r.Header), r.Header.Get("Content-Type"), body)
 	if err == nil {
 		err = checkSameMessage(&st.Message, &m)
 	}

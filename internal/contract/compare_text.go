@@ -44,10 +44,9 @@ func (s *Set) CompareText(ctx context.Context, contentType string, body []byte,
 	if err != nil {
 		return nil, err
 	}
-	c := s.findContract(one.root)
+	c, missed := chooseContract(ctx, s.findCandidates(one.root), one)
 	if c == nil {
-		return nil, invalidError(weir.Problem{Path: "/", Rule: "contract",
-			Message: "no contract accepts the root element " + truncate(one.root.String())})
+		return nil, invalidError(missed...)
 	}
 
 	var found []TextDifference

@@ -70,16 +70,18 @@ func New(defs []Definition, limits Limits) (*Set, error) {
 	if len(defs) == 0 {
 		problems = append(problems, errors.New("contracts: at least one is needed, else nothing is accepted"))
 	}
-	names, roots := map[string]bool{}, map[string]bool{}
+	names, roots := map[string]bool{}, map[string]bool{} // roots has those of the contracts without match
 	for i, def := range defs {
 		c, found := compileDefinition(def)
 		if def.Name != "" && names[def.Name] {
 			found = append(found, "the name is taken by an earlier contract")
 		}
 		if def.Root != "" && roots[def.Root] {
-			found = append(found, fmt.Sprintf("root %q is taken by an earlier contract", def.Root))
+			found = append(found, fmt.Sprintf("root %q is taken by an earlier contract; let that contract have a match, "+
+				"or stand behind this one", def.Root))
 		}
-		names[def.Name], roots[def.Root] = true, true
+		names[def.Name] = true
+		roots[def.Root] = roots[def.Root] || c.match == nil
 		found = append(found, listWrongFormerNames(defs, i)...)
 		for _, p := range found {
 			problems = append(problems, fmt.Errorf("contracts[%d] %q: %s", i, def.Name, p))
@@ -189,33 +191,32 @@ func (s *Set) acceptBody(ctx context.Context, contentType string, body []byte, p
 			Message: "too much is being read at the moment", RetryAfter: time.Second, Err: err}
 	}
 	defer s.memory.Release(weight)
-	m, err := s.parseBody(charset, body, places)
+	m, err := s.parseBody(ctx, charset, body, places)
 	m.ContentType, m.Size = contentType, len(m.Body)
 	return m, err
 }
 
 // parseBody does the three steps in the package comment. The message has the body that the CMS gets.
-func (s *Set) parseBody(charset string, body []byte, places *places) (weir.Message, error) {
+func (s *Set) parseBody(ctx context.Context, charset string, body []byte, places *places) (weir.Message, error) {
 	unread := weir.Message{Body: body}
 	text, encoding, err := decodeKnown(body, charset)
 	if err != nil {
 		return unread, err
 	}
-	var c *compiledContract
+	var candidates []*compiledContract
 	one, err := scanWithPlaces(text, s.limits, places, func(root qualifiedName) needs {
-		if c = s.findContract(root); c == nil {
-			return needs{}
-		}
-		return c.needs
+		candidates = s.findCandidates(root)
+		return needsOf(candidates)
 	})
 	if err != nil {
 		return unread, err
 	}
+	c, missed := chooseContract(ctx, candidates, one)
 	if c == nil {
-		problem := weir.Problem{Path: "/", Rule: "contract",
-			Message: fmt.Sprintf("no contract accepts the root element %s", truncate(one.root.String()))}
-		places.setPlace(&problem, one.doc.Root())
-		return unread, invalidError(problem)
+		for i := range missed {
+			places.setPlace(&missed[i], one.doc.Root())
+		}
+		return unread, invalidError(missed...)
 	}
 	m, problems := c.buildMessage(one.doc, s.limits.Now(), places)
 	kept, refused := c.applyDoctype(body, one, encoding, places)
@@ -226,21 +227,6 @@ func (s *Set) parseBody(charset string, body []byte, places *places) (weir.Messa
 		return m, refusal
 	}
 	return m, nil
-}
-
-// findContract returns the contract for a root element, or nil. A contract whose root names the namespace takes
-// precedence over a contract for any namespace.
-func (s *Set) findContract(root qualifiedName) *compiledContract {
-	var byLocal *compiledContract
-	for _, c := range s.contracts {
-		if c.def.Root == "{"+root.uri+"}"+root.local {
-			return c
-		}
-		if c.def.Root == root.local {
-			byLocal = c
-		}
-	}
-	return byLocal
 }
 
 // SplitPaths returns the paths by which the contracts divide a document into the parts of a batch (Definition.Split).

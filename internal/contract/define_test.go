@@ -30,7 +30,7 @@ func TestNew_ReportsEveryProblem(t *testing.T) {
 		`contracts[0] "a": fields[1]: path is missing`,
 		`contracts[0] "a": fields[2]: path "./y": rule is missing`,
 		`contracts[1] "a": the name is taken by an earlier contract`,
-		`contracts[1] "a": root "a" is taken by an earlier contract`,
+		`contracts[1] "a": root "a" is taken by an earlier contract; let that contract have a match, or stand behind this one`,
 		`contracts[2] "": name is missing`,
 		`contracts[2] "": root "{u" must be a local name or {uri}local`,
 		`contracts[3] "": name is missing`,

@@ -20,9 +20,12 @@ import (
 type Definition struct {
 	Name string `yaml:"name"`
 	// Formerly has names that the contract had before. Messages stored with such a name are messages of this contract.
-	Formerly  []string `yaml:"formerly"`
-	Doctype   string   `yaml:"doctype"`   // of a document type declaration: pass | drop | refuse; empty = pass
-	Root      string   `yaml:"root"`      // root's local name (any namespace), or {uri}local; {}local = no namespace
+	Formerly []string `yaml:"formerly"`
+	Doctype  string   `yaml:"doctype"` // of a document type declaration: pass | drop | refuse; empty = pass
+	Root     string   `yaml:"root"`    // root's local name (any namespace), or {uri}local; {}local = no namespace
+	// Match is a condition over values and headers of a message. Of the contracts with a root, the first whose condition
+	// holds takes the message. Empty = it always holds.
+	Match     string   `yaml:"match"`
 	Key       KeyPaths `yaml:"key"`       // paths to the parts of the ordering key
 	Version   string   `yaml:"version"`   // path to the version; empty = none
 	DeliverAt string   `yaml:"deliverAt"` // path to the due time; empty = none
@@ -66,6 +69,7 @@ const maxProblems = 100
 
 type compiledContract struct {
 	def     Definition
+	match   *match  // nil = takes each message with the root
 	key     []*path // paths of the key's parts; empty = all messages of the contract have one key
 	version *path
 	limit   versionLimit
@@ -85,6 +89,11 @@ func (c *compiledContract) listMissedRoots() (problems []string) {
 	check := func(name string, p *path) {
 		if err := p.checkRoot(c.def.Root); err != nil {
 			problems = append(problems, fmt.Sprintf("%s: %v", name, err))
+		}
+	}
+	if c.match != nil {
+		for _, p := range c.match.paths {
+			check("match", p)
 		}
 	}
 	for _, p := range c.key {
@@ -149,6 +158,9 @@ func compileDefinition(def Definition) (*compiledContract, []string) {
 	}
 	var err error
 	var wrong []string
+	if c.match, err = compileMatch(def.Match); err != nil {
+		addProblem("match: %v", err)
+	}
 	c.key, wrong = compileKeyPaths(def.Key)
 	problems = append(problems, wrong...)
 	if c.version, err = compilePath(def.Version); err != nil {
@@ -218,6 +230,11 @@ func (c *compiledContract) collectNeeds() {
 	}
 	for _, f := range c.shown {
 		paths = append(paths, f.path)
+	}
+	if c.match != nil {
+		for _, p := range c.match.paths {
+			c.needs.merge(p.needs)
+		}
 	}
 	for _, p := range paths {
 		if p != nil {

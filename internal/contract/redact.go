@@ -233,17 +233,18 @@ func (s *Set) Redact(ctx context.Context, contract, contentType string, body []b
 		return Redaction{}, unreadableError(err)
 	}
 	places := &places{}
+	candidates := []*compiledContract{c}
 	one, err := scanWithPlaces(text, s.limits, places, func(root qualifiedName) needs {
-		if contract == "" {
-			c = s.findContract(root)
-		}
 		if c == nil {
-			return needs{}
+			candidates = s.findCandidates(root)
 		}
-		return c.needs
+		return needsOf(candidates)
 	})
 	if err != nil {
 		return Redaction{}, unreadableError(err)
+	}
+	if c == nil {
+		c, _ = chooseContract(ctx, candidates, one)
 	}
 	if c == nil {
 		return Redaction{}, unreadableError(errors.New("no contract accepts its root element"))

@@ -5,6 +5,7 @@ package filing
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"weir/internal/fold"
@@ -47,11 +48,12 @@ type Submission struct {
 
 // Options are the parts of a submission that are not its body.
 type Options struct {
-	IdempotencyKey          string    // "" = none
-	DueAt                   time.Time // zero = the due time in the body, if any
-	Callback                string    // "" = none
-	Upstream                string    // the verified name of the upstream; "" = none, so no limits apply
-	TraceParent, TraceState string    // "" = none
+	IdempotencyKey          string      // "" = none
+	DueAt                   time.Time   // zero = the due time in the body, if any
+	Callback                string      // "" = none
+	Upstream                string      // the verified name of the upstream; "" = none, so no limits apply
+	TraceParent, TraceState string      // "" = none
+	Headers                 http.Header // of the submission, for the contracts' conditions; nil = none
 }
 
 // Filer validates submissions and appends their messages. All fields except Limits and Fold are required. A Filer is
@@ -74,7 +76,7 @@ func (f *Filer) OrderOf(m *weir.Message) string { return f.Fold.Fold(m.Key) }
 //   - Forbidden: the upstream may not send messages of the contract.
 //   - Unavailable: ctx ended before enough memory was free to parse the body.
 func (f *Filer) Validate(ctx context.Context, s Submission) (weir.Message, error) {
-	m, err := f.Contracts.Accept(ctx, s.ContentType, s.Body)
+	m, err := f.Contracts.Accept(weir.WithHeaders(ctx, s.Options.Headers), s.ContentType, s.Body)
 	if err != nil {
 		return weir.Message{}, err
 	}

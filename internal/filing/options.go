@@ -21,7 +21,7 @@ var knownHeaders = []string{"Weir-Deliver-At", "Weir-Deliver-After", "Weir-Callb
 //   - Invalid for a callback that is not allowed.
 //   - Malformed for any other value that cannot be read. But an invalid Traceparent or Tracestate is ignored.
 func (f *Filer) ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (Options, error) {
-	var o Options
+	o := Options{Headers: h}
 	var err error
 	if err = weir.CheckContentEncoding(h["Content-Encoding"]...); err != nil {
 		return o, err
