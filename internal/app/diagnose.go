@@ -223,11 +223,17 @@ func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 
 func (d diagnosis) diagnoseTable(ctx context.Context) Finding {
 	f := Finding{Name: "table", Todo: todoStorage}
-	recorded, err := epochs.ReadOpen(ctx, d.account.Table())
+	record, err := epochs.Read(ctx, d.account.Table())
+	if storage.Is(err, storage.NotFound) {
+		err = nil
+	}
+	recorded := record.Open
 	want := epochs.Epoch{Lanes: d.settings.Lanes, Fold: d.settings.Fold.rules}
 	switch {
 	case err != nil:
 		return addStorageError(f, err)
+	case record.Step.IsMove():
+		f.Wrong, f.Todo = lane.CheckNotMoved(record), "docs/without-azure.md#move-to-azure-and-back"
 	case recorded.Lanes == 0:
 		f.Detail = notThereYet
 	case !recorded.HasSameLanes(want) && d.isStorageUnused(ctx):

@@ -20,13 +20,14 @@ const (
 	maxStorageRetry   = 2 * time.Second
 )
 
-// awaitStore opens storage. If the settings have other lanes than storage, awaitStore returns the error at once. After
+// awaitStore opens storage. If the settings have other lanes than storage, or if everything was moved to another store,
+// awaitStore returns the error at once. After
 // any other error, it tries again until ctx ends. If lost is not nil, the returned store calls lost when a request
 // finds that the table was removed.
 func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Store, err error) {
 	err = retry.Policy{
 		First: firstStorageRetry, Max: maxStorageRetry,
-		IsTransient: func(err error) bool { return !lane.IsOtherLanes(err) },
+		IsTransient: func(err error) bool { return !lane.IsOtherLanes(err) && !errors.Is(err, lane.ErrMoved) },
 		BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
 			a.log.Warn("handler: storage not open yet", "err", err)
 			return pause, true
@@ -94,12 +95,14 @@ func (a *App) PrepareStorage(ctx context.Context) error { return a.account.Ensur
 func (a *App) CompareLanes(ctx context.Context, print func(verify.Report) error) error {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
 		Fold: a.settings.Fold.rules, Now: time.Now, SettleTime: a.settings.settleTime(), Contracts: a.contractNames()}
-	_, err := epochs.Read(ctx, store.Table) // before Open, because Open would create a missing record
+	record, err := epochs.Read(ctx, store.Table) // before Open, because Open would create a missing record
 	switch {
 	case errors.Is(err, storage.ErrGone):
 		return errors.New("storage has no table of Weir under this WEIR_PREFIX")
 	case storage.Is(err, storage.NotFound):
 		return errors.New("the table has no record of lanes: nothing was stored in it, or the copy is incomplete")
+	case err == nil && (record.Step == epochs.StepLeave || record.Step == epochs.StepLeft):
+		store.UseEpochRecord(record) // no process serves the store, but it can be compared with the copy
 	case err == nil:
 		err = store.Open(ctx)
 	}

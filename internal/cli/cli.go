@@ -32,7 +32,7 @@ command, and passes a port in FUNCTIONS_CUSTOMHANDLER_PORT.
 
 serve runs all of Weir in one process, without a Functions host.
 
-backup and restore copy the folder of serve.
+backup and restore copy the folder of serve; copy moves it to a storage account, or back.
 
 check, consume, drain, lanes, poll and verify work on storage. They read the same settings as the
 server: the environment and weir.yaml (WEIR_CONFIG). try needs weir.yaml alone. audit, cancel, dead,
@@ -138,7 +138,7 @@ func newRootCommand(s *console) *cobra.Command {
 	root.SetFlagErrorFunc(suggestFlag)
 	root.SetOut(s.stdout)
 	root.SetErr(s.stderr)
-	root.AddCommand(newServeCommand(s), newKeyCommand(s), newBackupCommand(s), newRestoreCommand(s),
+	root.AddCommand(newServeCommand(s), newKeyCommand(s), newBackupCommand(s), newRestoreCommand(s), newCopyCommand(s),
 		newListCommand(s), newPollCommand(s), newConsumeCommand(s), newDrainCommand(s), newLanesCommand(s),
 		newCheckCommand(s), newVerifyCommand(s), newVersionCommand(s), newSendCommand(s), newStatusCommand(s), newTailCommand(s), newDeadCommand(s),
 		newAuditCommand(s), newTryCommand(s),

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/app"
 	"weir/internal/fold"
+	"weir/internal/lane"
 	"weir/internal/lane/epochs"
 	"weir/internal/relane"
 	"weir/internal/storage"
@@ -141,6 +142,9 @@ func (s *console) printLanes(ctx context.Context, change relane.Resharder, setti
 	if err != nil {
 		return err
 	}
+	if err := lane.CheckNotMoved(meta); err != nil {
+		return err
+	}
 	s.printLine("Lanes: %s (epoch %d). The setting says lanes: %s.", meta.Open, meta.Open.Number, setting)
 	switch meta.Step {
 	case epochs.StepNone:
@@ -181,6 +185,9 @@ func (s *console) printLanesJSON(ctx context.Context, change relane.Resharder,
 	setting epochs.Epoch) error {
 	meta, err := epochs.Read(ctx, change.Store.Table)
 	if err != nil && !storage.Is(err, storage.NotFound) {
+		return err
+	}
+	if err := lane.CheckNotMoved(meta); err != nil {
 		return err
 	}
 	state := lanesOutput{Lanes: meta.Open.Lanes, Fold: meta.Open.Fold, Epoch: meta.Open.Number, Setting: setting.Lanes,

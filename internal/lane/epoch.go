@@ -20,14 +20,34 @@ var ErrLaneCount = errors.New("the number of lanes differs from storage's")
 // ErrFold means that the folding of keys in the settings differs from the folding in storage.
 var ErrFold = errors.New("the folding of keys differs from storage's")
 
+// ErrMoved means that no process may serve this store: everything in it was copied to another store, or is being copied.
+var ErrMoved = errors.New("this store is not in use")
+
+// CheckNotMoved returns ErrMoved, with the reason and the remedy, if a record has a step of a move to another store.
+func CheckNotMoved(m epochs.Record) error {
+	switch m.Step {
+	case epochs.StepLeave:
+		return fmt.Errorf("%w: everything is being copied to %s: run the same `weir copy` again, or give it up with "+
+			"`weir copy --undo`", ErrMoved, m.MovedTo)
+	case epochs.StepLeft:
+		return fmt.Errorf("%w: everything was copied to %s, and goes on there", ErrMoved, m.MovedTo)
+	case epochs.StepArrive:
+		return fmt.Errorf("%w: it is a half copy of another store: run the same `weir copy` again", ErrMoved)
+	}
+	return nil
+}
+
 // IsOtherLanes reports whether an error of Open means that the settings and storage have different lanes.
 func IsOtherLanes(err error) bool { return errors.Is(err, ErrLaneCount) || errors.Is(err, ErrFold) }
 
-// Initialize returns the record of epochs. If storage has none yet, Initialize creates the lanes, and then the record,
+// Initialize returns the record of epochs. If everything was moved to another store, it returns ErrMoved. If storage has none yet, Initialize creates the lanes, and then the record,
 // with the number of lanes and the folding of the first epoch. In this order, a process that finds the record also
 // finds the lanes.
 func (s *Store) Initialize(ctx context.Context, first epochs.Epoch) (epochs.Record, error) {
 	meta, err := epochs.Read(ctx, s.Table)
+	if err == nil {
+		err = CheckNotMoved(meta)
+	}
 	if !storage.Is(err, storage.NotFound) {
 		return meta, err
 	}
@@ -39,7 +59,10 @@ func (s *Store) Initialize(ctx context.Context, first epochs.Epoch) (epochs.Reco
 	if err := epochs.Create(ctx, s.Table, record); err != nil {
 		return epochs.Record{}, err
 	}
-	return epochs.Read(ctx, s.Table)
+	if meta, err = epochs.Read(ctx, s.Table); err == nil {
+		err = CheckNotMoved(meta)
+	}
+	return meta, err
 }
 
 // ensureAll creates the missing control rows of all lanes.

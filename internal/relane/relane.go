@@ -227,6 +227,9 @@ func (c Resharder) advanceStep(ctx context.Context, done epochs.Record, to func(
 // returns ErrTooLate if the unfinished change has already put the new number into force.
 func (c Resharder) Undo(ctx context.Context) error {
 	meta, err := epochs.Update(ctx, c.Store.Table, func(m *epochs.Record) error {
+		if err := lane.CheckNotMoved(*m); err != nil {
+			return err
+		}
 		switch m.Step {
 		case epochs.StepCount:
 			return fmt.Errorf("%w: finish the change with `weir lanes %d`, and change back then", ErrTooLate,

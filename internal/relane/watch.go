@@ -26,7 +26,7 @@ const (
 // If Watch notices the change late, the process does no harm: its lanes are closed, so they accept no message and have
 // no holder. The store must be open.
 //
-// Watch returns lane.ErrReplaced if the stored epochs.Record was removed or replaced. It returns nil when ctx ends. A
+// Watch returns lane.ErrMoved if everything is copied to another store, and lane.ErrReplaced if the stored epochs.Record was removed or replaced. It returns nil when ctx ends. A
 // value from nudge makes Watch read the record at once.
 func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error {
 	for pause := watchInterval; ; {
@@ -46,6 +46,8 @@ func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error 
 			return fmt.Errorf("%w: the process ends, because its memory belongs to the former lanes", lane.ErrReplaced)
 		case err != nil:
 			pause = underWayInterval
+		case meta.Step.IsMove():
+			return fmt.Errorf("the process ends: %w", lane.CheckNotMoved(meta))
 		case meta.Open.Number != store.Epoch:
 			return fmt.Errorf("%w from %s to %s: the process ends, to be started with that setting", ErrChanged,
 				store.Present(), meta.Open)

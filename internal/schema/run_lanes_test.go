@@ -8,7 +8,9 @@ import (
 	"weir/internal/drain"
 	"weir/internal/fold"
 	"weir/internal/lane"
+	"weir/internal/lane/transfer"
 	"weir/internal/relane"
+	"weir/internal/storage/memory"
 	"weir/internal/ticket"
 	"weir/internal/weir"
 )
@@ -143,6 +145,21 @@ func (w *world) changeLanes() {
 	w.setAnswer(nil)
 	w.awaitStage(last, weir.Delivered)
 	w.awaitRest()
+}
+
+// moveStore moves everything to another account.
+func (w *world) moveStore() {
+	p, to := &process{w: w}, memory.New(time.Now)
+	placeOf := func(name string, account *memory.Account) transfer.Store {
+		nothing := func(context.Context) error { return nil }
+		return transfer.Store{Name: name, Table: recordedTable{account.Table(), p}, Partitions: account,
+			Bodies: recordedBlobs{account.Blobs(), p}, Leases: recordedLeases{account.Leases(), p},
+			Inbox: account.Files("inbox"), Accepted: account.Files("accepted"), Rejected: account.Files("rejected"),
+			Ensure: nothing, EnsureFiles: nothing}
+	}
+	_, err := transfer.Mover{From: placeOf("first", w.account), To: placeOf("second", to), Lease: leaseLength,
+		Now: time.Now, Progress: func(string) {}, Log: quietLog}.Run(w.Context())
+	w.must(err)
 }
 
 // newCommand returns the command that changes the number of lanes.

@@ -48,6 +48,7 @@ func (w *world) useEachFeature() {
 	w.changeLanes()
 	w.removeOldMessages()
 	w.stop()
+	w.moveStore()
 }
 
 // deliverMessages delivers a message with many columns, a message with a large body, and many small messages whose

@@ -55,6 +55,15 @@ var kinds = map[string]string{
 
 	"row   <epoch>.<lane> | r_<32 hex>_<19 digits>_<18 digits>_<19 digits>": "held message that was scheduled",
 
+	"row   <epoch>.<lane> | ~copy": "guard while everything is copied to another store",
+	"row   audit | ~copy":          "guard while everything is copied to another store",
+	"row   batches | ~copy":        "guard while everything is copied to another store",
+	"row   history | ~copy":        "guard while everything is copied to another store",
+	"row   meta | ~copy":           "guard while everything is copied to another store",
+	"row   operators | ~copy":      "guard while everything is copied to another store",
+	"row   replays | ~copy":        "guard while everything is copied to another store",
+	"row   upstreams | ~copy":      "guard while everything is copied to another store",
+
 	"row   meta | lanes":                            "number of lanes, and a change of it",
 	"row   meta | forgotten":                        "how far the search for lost bodies has come",
 	"row   meta | recovered":                        "last recovery of the CMS",

@@ -92,6 +92,14 @@ type Table interface {
 	Transact(ctx context.Context, partition string, ops []Op) ([]ETag, error)
 }
 
+// Partitions lists the partitions of a table.
+type Partitions interface {
+	// Partitions calls visit with the name of each partition that has a row, in byte order. If visit fails, Partitions
+	// returns its error unchanged, and calls visit no more. A partition that gets its first row or loses its last one
+	// meanwhile can be left out.
+	Partitions(ctx context.Context, visit func(name string) error) error
+}
+
 // QueueMessage is a message that was dequeued from a Queue. Upstreams' messages are never in a Queue.
 type QueueMessage struct {
 	ID           string

@@ -158,6 +158,25 @@ func (l Lanes) Close(ctx context.Context, number int, nonce string, settle time.
 	return err == nil, err
 }
 
+// CloseAsIs closes a sealed lane, whatever waits in it. A tail that shows an interrupted session keeps doing so: the
+// next holder counts the crash. The caller must have the lane's lease, and ctx must end with the lease.
+func (l Lanes) CloseAsIs(ctx context.Context, number int, nonce string) error {
+	w, err := l.Store.RaiseFence(ctx, number, nonce, lane.Tail{}, func(*lane.Tail) {})
+	if errors.Is(err, lane.ErrClosed) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	var change lane.Change
+	change.UpdateTail(func(t *lane.Tail) { t.IsClosed = true })
+	var batch lane.Batch
+	batch.TryAdd(&change)
+
+	return w.Commit(ctx, &batch)
+}
+
 // Reopen reopens a closed lane, so that a process can hold it again. The caller must have the lane's lease. Reopen
 // writes tail even if the lane is not closed, so that a late write of Close fails.
 func (l Lanes) Reopen(ctx context.Context, number int, nonce string) error {

@@ -30,6 +30,17 @@ const (
 	StepUndo  Step = "undo"   // the old lanes are opened again, and the copies are removed
 )
 
+// The steps of a move of everything to another store (see package transfer). No process serves a store whose record has
+// one of these steps.
+const (
+	StepLeave  Step = "leave"  // everything is being copied to another store; the move can be given up
+	StepLeft   Step = "left"   // the other store has everything
+	StepArrive Step = "arrive" // everything is being copied to this store; the record has no lanes yet
+)
+
+// IsMove reports whether a step is one of a move to another store.
+func (s Step) IsMove() bool { return s == StepLeave || s == StepLeft || s == StepArrive }
+
 // Epoch is one epoch. The number of lanes and the folding of keys decide the lane of a key, so they never change within
 // an epoch.
 type Epoch struct {
@@ -62,6 +73,9 @@ func (e Epoch) Describe() string {
 // would append messages to other lanes than those of the folded keys.
 const foldedLanes = 1 << 20
 
+// movedLanes is added to the stored number of lanes during a move and after it, for the same reason as foldedLanes.
+const movedLanes = 1 << 21
+
 // Record is the row meta/lanes. After the record was created, each write is under If-Match. So two processes cannot
 // both take the same step of a change.
 type Record struct {
@@ -75,6 +89,8 @@ type Record struct {
 	// relane.Resharder.TakeLanes. No epoch before that change has messages.
 	IsUnused bool
 	Origin   string // a random text, set at the first use of storage; empty in old records
+	Move     string // random id of the move to or from another store; empty = the Step is none of a move
+	MovedTo  string // name of the other store, for messages; only in the store that is left
 }
 
 func recordFrom(r storage.Row) (Record, error) {
@@ -92,9 +108,15 @@ func recordFrom(r storage.Row) (Record, error) {
 		lanes -= foldedLanes
 	}
 
-	m := Record{ETag: r.ETag, Open: Epoch{int(rows.Epoch.Of(v)), lanes, folds}, Step: Step(rows.Step.Of(v)),
+	step := Step(rows.Step.Of(v))
+	if step.IsMove() {
+		lanes -= movedLanes
+	}
+
+	m := Record{ETag: r.ETag, Open: Epoch{int(rows.Epoch.Of(v)), lanes, folds}, Step: step,
 		Next: Epoch{int(rows.NextEpoch.Of(v)), int(rows.NextLanes.Of(v)), nextFolds},
-		Used: int(rows.UsedEpochs.Of(v)), Origin: rows.Origin.Of(v), IsUnused: rows.IsUnused.Of(v)}
+		Used: int(rows.UsedEpochs.Of(v)), Origin: rows.Origin.Of(v), IsUnused: rows.IsUnused.Of(v),
+		Move: rows.MoveID.Of(v), MovedTo: rows.MovedTo.Of(v)}
 	m.Used = max(m.Used, m.Open.Number)
 	if text := rows.EarlierEpochs.Of(v); text != "" {
 		if err := json.Unmarshal([]byte(text), &m.Earlier); err != nil {
@@ -109,11 +131,15 @@ func (m Record) values() (map[string]any, error) {
 	if m.Open.Fold != 0 {
 		lanes += foldedLanes
 	}
+	if m.Step.IsMove() {
+		lanes += movedLanes
+	}
 	v := rows.Sparse(
 		rows.Epoch.Is(int64(m.Open.Number)), rows.Lanes.Is(int64(lanes)), rows.Step.Is(string(m.Step)),
 		rows.NextEpoch.Is(int64(m.Next.Number)), rows.NextLanes.Is(int64(m.Next.Lanes)),
 		rows.Fold.Is(m.Open.Fold.Text()), rows.NextFold.Is(m.Next.Fold.Text()),
 		rows.UsedEpochs.Is(int64(m.Used)), rows.Origin.Is(m.Origin), rows.IsUnused.Is(m.IsUnused),
+		rows.MoveID.Is(m.Move), rows.MovedTo.Is(m.MovedTo),
 	)
 	if len(m.Earlier) > 0 {
 		text, err := json.Marshal(m.Earlier)
@@ -186,13 +212,4 @@ func Create(ctx context.Context, table storage.Table, first Record) error {
 		return nil
 	}
 	return err
-}
-
-// ReadOpen returns the open epoch, or the zero value if storage was never used.
-func ReadOpen(ctx context.Context, table storage.Table) (Epoch, error) {
-	record, err := Read(ctx, table)
-	if storage.Is(err, storage.NotFound) {
-		return Epoch{}, nil
-	}
-	return record.Open, err
 }

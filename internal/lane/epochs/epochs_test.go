@@ -70,7 +70,7 @@ func TestCreate_KeepsAnExistingRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if open, err := epochs.ReadOpen(t.Context(), table); err != nil || open.Lanes != 4 {
-		t.Errorf("got %+v, %v, want the first 4 lanes", open, err)
+	if got, err := epochs.Read(t.Context(), table); err != nil || got.Open.Lanes != 4 {
+		t.Errorf("got %+v, %v, want the first 4 lanes", got, err)
 	}
 }

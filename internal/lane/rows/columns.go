@@ -218,6 +218,8 @@ const (
 	UsedEpochs    Int  = "Used"
 	EarlierEpochs Text = "Earlier" // JSON
 	IsUnused      Bool = "Unused"
+	MoveID        Text = "Move"
+	MovedTo       Text = "MovedTo"
 )
 
 // Columns of meta/forgotten, the state of the search for blobs to which no row refers.

@@ -35,6 +35,8 @@ type Config struct {
 	Now       func() time.Time  // nil = time.Now
 }
 
+var _ storage.Partitions = (*Account)(nil)
+
 var prefixPattern = regexp.MustCompile(`^[a-z][a-z0-9]{2,39}$`)
 
 // Account is a storage account with Weir's table, queues and containers.
@@ -150,6 +152,16 @@ func (a *Account) Ensure(ctx context.Context) error {
 	}
 	if err := all.Wait(); err != nil {
 		return fmt.Errorf("ensure storage: %w", err)
+	}
+	return nil
+}
+
+// EnsureFiles creates the containers of the inbox and the archive, if they do not exist.
+func (a *Account) EnsureFiles(ctx context.Context) error {
+	for _, files := range []*Files{a.inbox, a.accepted, a.rejected} {
+		if err := createContainer(files.container)(ctx); err != nil {
+			return fmt.Errorf("ensure storage: %w", err)
+		}
 	}
 	return nil
 }

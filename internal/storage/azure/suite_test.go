@@ -17,6 +17,14 @@ func TestTable_Suite(t *testing.T) {
 	storagetest.Table(t, func(t *testing.T) storage.Table { return onAzurite(t, azure.Config{}).Table() })
 }
 
+func TestPartitions_Suite(t *testing.T) {
+	t.Parallel()
+	storagetest.Partitions(t, func(t *testing.T) (storage.Table, storage.Partitions) {
+		account := onAzurite(t, azure.Config{})
+		return account.Table(), account
+	})
+}
+
 func TestQueue_Suite(t *testing.T) {
 	t.Parallel()
 	storagetest.Queue(t, storagetest.QueueHarness{

@@ -92,6 +92,51 @@ func queryFilter(q storage.Query) string {
 	return f
 }
 
+// Partitions implements storage.Partitions. Each partition costs one request: the table is sorted by partition.
+func (a *Account) Partitions(ctx context.Context, visit func(name string) error) error {
+	for last := ""; ; {
+		name, err := a.table.nextPartition(ctx, last)
+		if err != nil || name == "" {
+			return err
+		}
+		if err := visit(name); err != nil {
+			return err
+		}
+		last = name
+	}
+}
+
+// nextPartition returns the first partition after a name that has a row; "" = there is none.
+func (t *Table) nextPartition(ctx context.Context, after string) (name string, err error) {
+	ctx, cancel := timelimit.ForQuery(ctx)
+	defer cancel()
+
+	o := &aztables.ListEntitiesOptions{Top: new(int32(1)), Format: new(aztables.MetadataFormatFull),
+		Select: new("PartitionKey,RowKey")}
+	if after != "" {
+		o.Filter = new("PartitionKey gt " + quoteOData(after))
+	}
+	err = doRead(ctx, "table partitions", func(ctx context.Context) error {
+		pager := t.client.NewListEntitiesPager(o)
+		for {
+			var a answer
+			if _, err := pager.NextPage(withAnswer(ctx, &a)); err != nil {
+				return err
+			}
+			timelimit.Moved(ctx)
+			found, err := a.decodeRows()
+			if err != nil || len(found) > 0 || !pager.More() {
+				if len(found) > 0 {
+					name = found[0].Partition
+				}
+				return err
+			}
+		}
+	})
+
+	return name, err
+}
+
 func quoteOData(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // defectError wraps an error that a repeat of the call would not cure, for example an answer that cannot be decoded.

@@ -60,6 +60,14 @@ func TestTable_Conformance(t *testing.T) {
 	})
 }
 
+func TestPartitions_Conformance(t *testing.T) {
+	t.Parallel()
+	storagetest.Partitions(t, func(t *testing.T) (storage.Table, storage.Partitions) {
+		store := openStore(t, embedded.Options{})
+		return store.Table(), store
+	})
+}
+
 func TestQueue_Conformance(t *testing.T) {
 	t.Parallel()
 	c := newClock()

@@ -211,26 +211,6 @@ func TestRange_LargeRows(t *testing.T) {
 	}
 }
 
-func TestPartitions(t *testing.T) {
-	t.Parallel()
-	ctx, store := t.Context(), openStore(t, embedded.Options{})
-	for _, name := range []string{"meta", "1.1", "1.0", "gone"} {
-		_, err := store.Table().Transact(ctx, name, []storage.Op{upsert("k", nil)})
-		must(t, err)
-	}
-	_, err := store.Table().Transact(ctx, "gone", []storage.Op{{Kind: storage.Delete, Key: "k"}})
-	must(t, err)
-
-	var got []string
-	must(t, store.Partitions(ctx, func(name string) error {
-		got = append(got, name)
-		return nil
-	}))
-	if want := "[1.0 1.1 meta]"; fmt.Sprint(got) != want {
-		t.Errorf("got %v, want %s", got, want)
-	}
-}
-
 func TestClose_RefusesCalls(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.TempDir(), embedded.Options{})

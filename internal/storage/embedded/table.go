@@ -274,7 +274,9 @@ func rowETag(value []byte) storage.ETag {
 	return etagOf(binary.BigEndian.Uint64(value[4:]))
 }
 
-// Partitions calls visit with the name of each partition that has a row, in order.
+var _ storage.Partitions = (*Store)(nil)
+
+// Partitions implements storage.Partitions.
 func (s *Store) Partitions(ctx context.Context, visit func(name string) error) error {
 	var names []string
 	err := s.read(ctx, "table partitions", func(tx *bolt.Tx) error {

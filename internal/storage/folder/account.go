@@ -33,8 +33,7 @@ type Account interface {
 	Ensure(ctx context.Context) error
 	Skew(ctx context.Context) (time.Duration, error)
 
-	// Partitions calls visit with the name of each partition that has a row, in order.
-	Partitions(ctx context.Context, visit func(name string) error) error
+	storage.Partitions
 	// Backup writes a copy of the store to w while others write to the store.
 	Backup(ctx context.Context, w io.Writer) error
 	// Check reads everything, and compares the checksums.

@@ -85,6 +85,14 @@ func TestOther_TableConformance(t *testing.T) {
 	storagetest.Table(t, func(t *testing.T) storage.Table { return openOther(t, embedded.Options{}).Table() })
 }
 
+func TestOther_PartitionsConformance(t *testing.T) {
+	t.Parallel()
+	storagetest.Partitions(t, func(t *testing.T) (storage.Table, storage.Partitions) {
+		other := openOther(t, embedded.Options{})
+		return other.Table(), other
+	})
+}
+
 func TestOther_QueueConformance(t *testing.T) {
 	t.Parallel()
 	c := newClock()

@@ -35,6 +35,14 @@ func TestTable_Conformance(t *testing.T) {
 	storagetest.Table(t, func(*testing.T) storage.Table { return memory.New(newClock().Now).Table() })
 }
 
+func TestPartitions_Conformance(t *testing.T) {
+	t.Parallel()
+	storagetest.Partitions(t, func(*testing.T) (storage.Table, storage.Partitions) {
+		account := memory.New(newClock().Now)
+		return account.Table(), account
+	})
+}
+
 func TestQueue_Conformance(t *testing.T) {
 	t.Parallel()
 	c := newClock()

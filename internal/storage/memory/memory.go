@@ -5,8 +5,11 @@
 package memory
 
 import (
+	"context"
 	"sync"
 	"time"
+
+	"weir/internal/storage"
 )
 
 // Account is one storage account. Its ports may be used concurrently.
@@ -33,6 +36,21 @@ func New(now func() time.Time) *Account {
 
 // Table returns the account's table.
 func (a *Account) Table() *Table { return a.table }
+
+// Partitions implements storage.Partitions.
+func (a *Account) Partitions(ctx context.Context, visit func(name string) error) error {
+	if err := ctx.Err(); err != nil {
+		return newError("table partitions", storage.Unavailable, err)
+	}
+
+	for _, name := range a.table.Partitions() {
+		if err := visit(name); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
 
 // Blobs returns the account's blobs.
 func (a *Account) Blobs() *Blobs { return a.blobs }

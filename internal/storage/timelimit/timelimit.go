@@ -52,6 +52,11 @@ func withCallLimit(ctx context.Context, limit time.Duration) (context.Context, c
 	return context.WithTimeoutCause(ctx, limit, ErrHung)
 }
 
+// ForQuery returns a context with the time limit of one query. The caller must call the returned function.
+func ForQuery(ctx context.Context) (context.Context, func()) {
+	return withSilenceLimit(ctx, queryLimit)
+}
+
 // Table limits the time of each call of a table.
 func Table(inner storage.Table) storage.Table { return table{inner} }
 

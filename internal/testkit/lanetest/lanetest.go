@@ -28,6 +28,12 @@ func Simulate(t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, f)
 }
 
+// SimulateHere runs a test in virtual time, and returns when the test has ended.
+func SimulateHere(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
+
 // PreemptedNow returns the current time. Before that it lets other goroutines run, at random. So the
 // test meets the orders of goroutines that a busy machine has: without this, a goroutine mostly runs
 // until it waits, and a fault that needs an event between two of its steps hardly ever shows.
