@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -69,7 +70,9 @@ func (s *sitecore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if _, is := s.items[fmt.Sprint(path)]; !is {
 			return nil
 		}
-		return map[string]any{"itemId": path, "path": path}
+		found := map[string]any{"itemId": path, "path": path}
+		maps.DeleteFunc(found, func(field string, _ any) bool { return !asksFor(request.Query, field) })
+		return found
 	}
 	switch {
 	case s.fails != "" && (s.failsAll || strings.HasPrefix(request.Query, "mutation")):
@@ -110,6 +113,16 @@ func (s *sitecore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		reply(nil, map[string]any{"message": "Syntax Error"})
 	}
+}
+
+var (
+	graphQLArguments = regexp.MustCompile(`\([^()]*\)`)
+	graphQLName      = regexp.MustCompile(`\w+`)
+)
+
+// asksFor reports whether a query selects a field. A GraphQL server answers with no other fields.
+func asksFor(query, field string) bool {
+	return slices.Contains(graphQLName.FindAllString(graphQLArguments.ReplaceAllString(query, ""), -1), field)
 }
 
 // findItem returns the path of the item that a look-up shows. Sitecore compares paths without case.

@@ -33,8 +33,8 @@ func (s *Settings) listWarnings() []string {
 	return warnings
 }
 
-// warnLookUps returns a warning for each look-up of a contract that may find another key's item. If names is
-// not nil, it has the contracts to look at.
+// warnLookUps returns a warning for each look-up of a contract that may find another key's item, and for each rule that
+// compares a value which no answer has. If names is not nil, it has the contracts to look at.
 func (a *App) warnLookUps(names []string) (warnings []string) {
 	if a.sender == nil {
 		return nil
@@ -42,6 +42,7 @@ func (a *App) warnLookUps(names []string) (warnings []string) {
 	for _, c := range a.settings.contractsWithSteps() {
 		if names == nil || slices.Contains(names, c.Name) {
 			warnings = append(warnings, a.sender.WarnLookUps(c.Name)...)
+			warnings = append(warnings, a.sender.WarnUnselected(c.Name)...)
 		}
 	}
 	return warnings

@@ -1,6 +1,7 @@
 package cms
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/htmlindex"
+	"golang.org/x/text/encoding/unicode"
 )
 
 // Answer is an answer of the CMS.
@@ -29,8 +31,9 @@ const ForeignPage = "the answer is a page of HTML"
 
 const byteOrderMark = "\uFEFF"
 
-// Text returns the body in UTF-8, without a byte order mark. The charset of the header Content-Type is the encoding of
-// the body. If the header names no known charset, or if the body is valid UTF-8 anyway, Text does not convert the body.
+// Text returns the body in UTF-8, without a byte order mark. The byte order mark, or else the charset of the header
+// Content-Type, is the encoding of the body. If the header names no known charset, or if the body is valid UTF-8 anyway,
+// Text does not convert the body.
 func (a Answer) Text() string {
 	text := string(a.Body)
 	if known := a.charset(); known != nil && !isPlainUTF8(a.Body, known) {
@@ -41,8 +44,17 @@ func (a Answer) Text() string {
 	return strings.TrimPrefix(text, byteOrderMark)
 }
 
-// charset returns the encoding that the header Content-Type names; nil = none, or an unknown one.
+// charset returns the encoding that the byte order mark of UTF-16 shows, or else the one that the header Content-Type
+// names; nil = none, or an unknown one.
 func (a Answer) charset() encoding.Encoding {
+	if len(a.Body)%2 == 0 && bytes.IndexByte(a.Body, 0) >= 0 { // the mark alone can stand in other bytes by chance
+		switch {
+		case bytes.HasPrefix(a.Body, []byte("\xff\xfe")):
+			return unicode.UTF16(unicode.LittleEndian, unicode.UseBOM)
+		case bytes.HasPrefix(a.Body, []byte("\xfe\xff")):
+			return unicode.UTF16(unicode.BigEndian, unicode.UseBOM)
+		}
+	}
 	_, params, err := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	if err != nil || params["charset"] == "" {
 		return nil

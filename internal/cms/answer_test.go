@@ -70,6 +70,8 @@ func TestAnswer_Text(t *testing.T) {
 		{"text/plain; charset=windows-1251", "\xcf\xf0\xe8\xe2\xe5\xf2", "Привет"},
 		{"text/plain; charset=Shift_JIS", "\x93\xfa\x96\x7b", "日本"},
 		{"text/plain; charset=utf-16", "\xff\xfea\x00b\x00", "ab"},
+		{"text/plain", "\xff\xfea\x00b\x00", "ab"},
+		{"text/plain; charset=utf-8", "\xfe\xff\x00a\x00b", "ab"},
 		{"text/plain; charset=windows-1252", "Straße", "Straße"}, // the header is wrong
 		{"text/plain; charset=utf-8", "\xEF\xBB\xBFabc", "abc"},
 		{"text/plain; charset=klingon", "abc", "abc"},

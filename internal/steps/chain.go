@@ -46,6 +46,7 @@ type step struct {
 	method     string
 	isSafe     bool // its request changes nothing in the CMS
 	isGraphQL  bool
+	query      string // of GraphQL
 	address    *address
 	accept     string // the header Accept, unless the settings have another one
 	headers    []header
@@ -299,7 +300,7 @@ func (c *compiler) compileRequest(settings map[string]pair, st *step, s *scope, 
 	p := settings[found[0]]
 	if found[0] == "graphql" {
 		query, _ := readText(p.value)
-		st.method, st.isGraphQL, st.isSafe = http.MethodPost, true, !isMutation(query)
+		st.method, st.isGraphQL, st.isSafe, st.query = http.MethodPost, true, !isMutation(query), query
 		st.needs.addPart(partJSON, needStrict)
 		if p, ok := settings["address"]; ok {
 			st.address = f.compileAddress(p, s, c.base)
