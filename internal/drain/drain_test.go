@@ -253,14 +253,18 @@ func (w *world) control() lane.Control {
 	return w.lanes.Control(0)
 }
 
-// waitUntilEmpty waits, in virtual time, until the lane has no waiting messages.
+// waitUntilEmpty waits, in virtual time, until the lane has no waiting messages. Looks become rarer if
+// that takes long, because each one reads the lane's rows.
 func (w *world) waitUntilEmpty(limit time.Duration) lane.Control {
 	w.t.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	began := time.Now()
+	for end := began.Add(limit); time.Now().Before(end); {
 		if c := w.control(); c.WaitingCount() == 0 {
 			return c
 		}
+		time.Sleep(max(50*time.Millisecond, time.Since(began)/100))
 	}
+
 	w.t.Fatalf("after %s got %+v, want no message waiting", limit, w.control())
 	return lane.Control{}
 }
