@@ -86,13 +86,13 @@ func (m *brakedMessages) chooseNextAt(e *lane.Entry) time.Time {
 
 // adoptBlock adapts a stored block to the brakes. If the brakes of its contract are open, the block is
 // tried at once.
-func (m *brakedMessages) adoptBlock(b *lane.KeyBlock) {
-	since, isClosed := m.brakes.isClosed(b.BrakedContract)
+func (m *brakedMessages) adoptBlock(k *keyState) {
+	since, isClosed := m.brakes.isClosed(k.BrakedContract)
 	if !isClosed {
-		b.NextAt = m.now()
+		k.waitUntil(m.now())
 		return
 	}
-	b.NextAt = limitTime(b.NextAt, laterOf(since, m.now()).Add(m.brakes.patience))
+	k.waitUntil(limitTime(k.NextAt, laterOf(since, m.now()).Add(m.brakes.patience)))
 }
 
 // releaseOpened makes the refused messages whose brakes were opened ready to be sent. A block stays
@@ -108,7 +108,7 @@ func (m *brakedMessages) releaseOpened() {
 	for _, k := range m.keys.byID {
 		_, isClosed := m.brakes.isClosed(k.BrakedContract)
 		if k.BrakedContract != "" && k.NextAt.After(now) && !isClosed {
-			k.NextAt = now
+			k.waitUntil(now)
 			ready = append(ready, k)
 		}
 	}
@@ -166,7 +166,7 @@ func (o *outcomeRecorder) holdBraked(c *candidate, ch *lane.Change, result weir.
 		return err
 	}
 	k := o.keys.findHolding(c.entry)
-	k.NextAt, k.BrakedContract, k.BrakedBy = at, c.entry.Message.Contract, fingerprint
+	k.waitForBrake(c.entry.Message.Contract, fingerprint, at)
 	ch.SaveBlock(k.KeyBlock)
 	o.braked.countedAt = time.Time{}
 	return nil

@@ -13,7 +13,7 @@ func TestBrakedMessages_ReleaseMakesTheLaneDue(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		p.appendMessages("a", "b")
 		for _, e := range p.readLog() {
-			p.holdMessages(time.Now().Add(time.Hour), e).BrakedContract = "article"
+			p.holdMessages(time.Now().Add(time.Hour), e).waitForBrake("article", "f", time.Now().Add(time.Hour))
 		}
 		p.journal.saveProgress = func(ch *lane.Change) { // as session.saveProgress
 			var at time.Time

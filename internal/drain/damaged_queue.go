@@ -31,8 +31,7 @@ func isQueueDamaged(err error) bool {
 
 // setAside makes a block wait whose rows contradict each other.
 func (s *selector) setAside(k *keyState, err error) {
-	k.NextAt = s.now().Add(damagedRetry)
-	k.first, k.rest, k.firstLogPos, k.waitLogPos = nil, nil, 0, 0
+	k.setAside(s.now().Add(damagedRetry))
 	s.store.Damages.Report(lane.DamagedRow{Partition: s.store.Partition(s.lane), Key: lane.BlockRow(k.ID), Err: err})
 
 	ch := &lane.Change{}

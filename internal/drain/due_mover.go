@@ -272,8 +272,7 @@ func (m *dueMover) buildMove(batch []readyMessage) (ch *lane.Change, undo func()
 		if e.Message.Skip {
 			// The contract has onFailure: skip. So retries of the message delay no other message, but later messages of
 			// its key wait for its first attempt.
-			k.LogWaitsFrom, k.IsParked = logPos, false
-			k.ReleasedAt, k.NextAt = m.keys.lastReleasedAt, m.keys.lastParkedAt()
+			k.releaseSingle(logPos, m.keys.lastReleasedAt, m.keys.lastParkedAt())
 		}
 		ch.SaveBlock(k.KeyBlock)
 	}

@@ -26,7 +26,8 @@ const (
 )
 
 // keyState is a block as the holder has it in memory: the block's row, and some or all of its held messages. A block is
-// the queue of a blocked key, or a single message whose retries do not block its key (onFailure: skip).
+// the queue of a blocked key, or a single message whose retries do not block its key (onFailure: skip). Only the
+// methods in this file change a keyState; findFault has its invariant.
 type keyState struct {
 	lane.KeyBlock
 	firstLogPos int64         // the key's log messages below this number go before the first held message; 0 = none
@@ -34,6 +35,116 @@ type keyState struct {
 	isMixed     bool          // a due message may be among the held messages, or may join the queue before them
 	first       *lane.Entry   // the first held message; nil = it is not in memory
 	rest        []*lane.Entry // the next held messages after "first"; further ones may not be in memory
+}
+
+// newKeyState returns the state of the block that a message will open.
+func newKeyState(e *lane.Entry, isUntried bool) *keyState {
+	return &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(),
+		IsUntried: isUntried}}
+}
+
+// findFault returns the part of the invariant that the state breaks; "" = none. Tests call it after each change. A
+// damaged row can have any number of held messages, so the number alone is no part of the invariant.
+func (k *keyState) findFault() string {
+	switch {
+	case k.IsParked && k.LogWaitsFrom == 0:
+		return "a parked single message holds no log message back"
+	case (k.MissingContract == "") != k.MissingSince.IsZero():
+		return "a missing contract and its time do not belong together"
+	case (k.BrakedContract == "") != (k.BrakedBy == ""):
+		return "a brake and its fingerprint do not belong together"
+	case k.first != nil && k.HeldCount < int64(1+len(k.rest)):
+		return "more messages are in memory than are held"
+	}
+	return ""
+}
+
+// stateChanged is called at the end of each change. Tests replace it, to check the invariant.
+var stateChanged = func(*keyState) {}
+
+// waitUntil sets the time of the next attempt.
+func (k *keyState) waitUntil(at time.Time) {
+	k.NextAt = at
+	stateChanged(k)
+}
+
+// deferUntil sets the time of the next attempt of a first message that had an attempt.
+func (k *keyState) deferUntil(at time.Time) {
+	k.NextAt, k.IsUntried = at, false
+	stateChanged(k)
+}
+
+// retryAt makes the first message wait for its retry after a failed attempt. kept is that message, or nil if it does
+// not stay in memory. Log messages no longer wait for the first attempt of a single message.
+func (k *keyState) retryAt(at time.Time, kept *lane.Entry) {
+	k.NextAt, k.IsUntried, k.LogWaitsFrom, k.IsParked, k.first = at, false, 0, false, kept
+	stateChanged(k)
+}
+
+// waitForContract makes the first message wait until its contract is back, or until a time.
+func (k *keyState) waitForContract(name string, since, until time.Time) {
+	k.MissingContract, k.MissingSince, k.NextAt = name, since, until
+	stateChanged(k)
+}
+
+// waitForBrake makes the first message wait until the brake of its contract opens, or until a time.
+func (k *keyState) waitForBrake(contract, fingerprint string, until time.Time) {
+	k.BrakedContract, k.BrakedBy, k.NextAt = contract, fingerprint, until
+	stateChanged(k)
+}
+
+// endWaits records that the first message waits for no contract and no brake.
+func (k *keyState) endWaits() {
+	k.MissingContract, k.MissingSince, k.BrakedContract, k.BrakedBy = "", time.Time{}, "", ""
+	stateChanged(k)
+}
+
+// holdNext counts a message of the log as held, behind the others. It reports whether the message may have to be sent
+// before the first one; then no message stays in memory. wasTried is true if the message had its turn in this round:
+// the block is then no longer untried.
+func (k *keyState) holdNext(wasTried bool) (mayGoFirst bool) {
+	k.HeldCount++
+	if wasTried {
+		k.IsUntried = false
+	}
+	if k.isMixed {
+		k.first, k.rest = nil, nil
+	}
+	stateChanged(k)
+	return k.isMixed
+}
+
+// mixOrder records that held messages may be in another order than that of the log.
+func (k *keyState) mixOrder() { k.firstLogPos, k.isMixed = 0, true }
+
+// parkSingle makes the log messages of the key, from the number on, wait for the first attempt of a single message that
+// was parked.
+func (k *keyState) parkSingle(seq int64) { k.LogWaitsFrom, k.IsParked = seq, true }
+
+// releaseSingle makes the log messages of the key, from the number on, wait for the first attempt of a single message
+// that was released.
+func (k *keyState) releaseSingle(logPos int64, releasedAt, nextAt time.Time) {
+	k.LogWaitsFrom, k.IsParked, k.ReleasedAt, k.NextAt = logPos, false, releasedAt, nextAt
+	stateChanged(k)
+}
+
+// orderFirst records the position of the first held message.
+func (k *keyState) orderFirst(h lane.HeldMessage) { k.firstLogPos = h.AfterLog() }
+
+// waitForLog makes the held messages wait until the log is read up to the position of one of them.
+func (k *keyState) waitForLog(h lane.HeldMessage) { k.waitLogPos = h.AfterLog() }
+
+// setAside makes the block wait until a time, because its rows contradict each other. It forgets what was read of them.
+func (k *keyState) setAside(until time.Time) {
+	k.NextAt = until
+	k.first, k.rest, k.firstLogPos, k.waitLogPos = nil, nil, 0, 0
+	stateChanged(k)
+}
+
+// keepFirst keeps the first held message in memory.
+func (k *keyState) keepFirst(e *lane.Entry) {
+	k.first = e
+	stateChanged(k)
 }
 
 // isInMemory reports whether all held messages are in memory.
@@ -83,6 +194,7 @@ func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState
 	}
 	joined.isMixed = true
 	joined.HeldCount++
+	stateChanged(&joined)
 	return &joined
 }
 
@@ -109,17 +221,18 @@ func newKeyStates(now func() time.Time, b Backoff) *keyStates {
 // loadBlocks takes over the stored blocks. It calls adoptMissing for the blocks that wait for a missing contract, and
 // adoptBraked for those that wait for a brake. If the NextAt of another block is too far ahead, a holder with a wrong
 // clock has written the time, and loadBlocks replaces the time by the present time.
-func (ks *keyStates) loadBlocks(stored []lane.KeyBlock, adoptMissing, adoptBraked func(*lane.KeyBlock)) {
+func (ks *keyStates) loadBlocks(stored []lane.KeyBlock, adoptMissing, adoptBraked func(*keyState)) {
 	for _, b := range stored {
+		k := &keyState{KeyBlock: b, isMixed: true}
 		switch {
-		case b.MissingContract != "":
-			adoptMissing(&b)
-		case b.BrakedContract != "":
-			adoptBraked(&b)
-		case ks.backoff.isFarAhead(b.NextAt, ks.now()):
-			b.NextAt = ks.now()
+		case k.MissingContract != "":
+			adoptMissing(k)
+		case k.BrakedContract != "":
+			adoptBraked(k)
+		case ks.backoff.isFarAhead(k.NextAt, ks.now()):
+			k.waitUntil(ks.now())
 		}
-		ks.byID[b.ID] = &keyState{KeyBlock: b, isMixed: true}
+		ks.byID[k.ID] = k
 	}
 }
 
@@ -135,7 +248,7 @@ func (ks *keyStates) findHolding(e *lane.Entry) *keyState {
 func (ks *keyStates) openFor(e *lane.Entry) *keyState {
 	k := ks.byID[e.BlockID()]
 	if k == nil {
-		k = &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash()}}
+		k = newKeyState(e, false)
 		ks.byID[k.ID] = k
 	}
 	return k
@@ -146,6 +259,7 @@ func (ks *keyStates) holdFromLog(e *lane.Entry) *keyState {
 	k := ks.openFor(e)
 	k.HeldCount++
 	k.firstLogPos = 0 // no log message of the key goes before this message
+	stateChanged(k)
 	return k
 }
 
@@ -154,7 +268,9 @@ func (ks *keyStates) holdFromLog(e *lane.Entry) *keyState {
 func (ks *keyStates) requeueDead(e *lane.Entry) *keyState {
 	k := ks.openFor(e)
 	k.HeldCount++
-	k.NextAt, k.first, k.firstLogPos, k.isMixed, k.IsUntried = ks.now(), nil, 0, true, true
+	k.NextAt, k.IsUntried, k.first, k.rest = ks.now(), true, nil, nil
+	k.mixOrder()
+	stateChanged(k)
 	return k
 }
 
@@ -174,6 +290,7 @@ func (ks *keyStates) unpark(k *keyState, ch *lane.Change, gone ...lane.HeldMessa
 	if k.first != nil {
 		k.NextAt = laterOf(k.NextAt, k.first.Message.DueAt)
 	}
+	stateChanged(k)
 	ch.SaveBlock(k.KeyBlock)
 }
 

@@ -43,29 +43,30 @@ func (m *missingContracts) isMissing(e *lane.Entry) bool {
 //
 // The time begins when a holder first misses the contract, so that an error in the settings does not end messages at
 // once that have waited for other reasons. For a message that was accepted, due or replayed later, it begins then.
-func (m *missingContracts) hold(b *lane.KeyBlock, e *lane.Entry) bool {
-	now := m.now()
-	if b.MissingContract != e.Message.Contract || b.MissingSince.After(now) {
-		b.MissingContract, b.MissingSince = e.Message.Contract, storedTime(now)
+func (m *missingContracts) hold(k *keyState, e *lane.Entry) bool {
+	now, name, since := m.now(), e.Message.Contract, k.MissingSince
+	if k.MissingContract != name || since.After(now) {
+		since = storedTime(now)
 		m.noteMissing(e)
 	}
-	b.NextAt = laterOf(b.MissingSince, e.WaitingSince()).Add(m.patience)
-	return b.NextAt.After(now)
+	k.waitForContract(name, since, laterOf(since, e.WaitingSince()).Add(m.patience))
+	return k.NextAt.After(now)
 }
 
 // adopt adapts a stored block to the settings of this process. If they have the block's contract, the block is tried
 // at once. Otherwise the block keeps its time, or a shorter one if delivery.patience was shortened. If patience was
 // made longer, hold prolongs the time when it comes.
-func (m *missingContracts) adopt(b *lane.KeyBlock) {
-	now := m.now()
-	if m.store.Contracts.Has(b.MissingContract) {
-		b.MissingContract, b.MissingSince, b.NextAt = "", time.Time{}, now
+func (m *missingContracts) adopt(k *keyState) {
+	now, since := m.now(), k.MissingSince
+	if m.store.Contracts.Has(k.MissingContract) {
+		k.endWaits()
+		k.waitUntil(now)
 		return
 	}
-	if b.MissingSince.After(now) { // the clock of the last holder was wrong
-		b.MissingSince = storedTime(now)
+	if since.After(now) { // the clock of the last holder was wrong
+		since = storedTime(now)
 	}
-	b.NextAt = limitTime(b.NextAt, b.MissingSince.Add(m.patience))
+	k.waitForContract(k.MissingContract, since, limitTime(k.NextAt, since.Add(m.patience)))
 }
 
 // noteMissing makes the next change write a contract into tail that is not there yet. Otherwise no process would look

@@ -176,7 +176,7 @@ func (o *outcomeRecorder) scheduleRetry(c *candidate, ch *lane.Change, nextAt ti
 		k = o.keys.holdFromLog(c.entry)
 		o.readAhead.removeEntry(c.entry)
 	}
-	k.NextAt, k.IsUntried, k.LogWaitsFrom, k.IsParked, k.first = nextAt, false, 0, false, o.keys.keepRetry(c.entry)
+	k.retryAt(nextAt, o.keys.keepRetry(c.entry))
 	ch.SaveBlock(k.KeyBlock)
 	return ch.Retry(c.entry, k.ID, nextAt)
 }

@@ -128,7 +128,8 @@ func (p *prober) deferProbed() {
 			continue
 		}
 		until = until.Add(time.Microsecond)
-		p.deferred[k.ID], k.NextAt = k.NextAt, until
+		p.deferred[k.ID] = k.NextAt
+		k.waitUntil(until)
 		ch := &lane.Change{}
 		ch.SaveBlock(k.KeyBlock)
 		p.journal.addChange(ch, false)
@@ -141,7 +142,7 @@ func (p *prober) deferProbed() {
 func (p *prober) endDeferral() {
 	for id, next := range p.deferred {
 		if k := p.keys.byID[id]; k != nil && next.Before(k.NextAt) {
-			k.NextAt = next
+			k.waitUntil(next)
 		}
 	}
 	clear(p.deferred)

@@ -242,7 +242,7 @@ func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 	h.asked.held[k.ID] = slices.DeleteFunc(held, func(m lane.HeldMessage) bool { return m.Seq == e.Seq() })
 	h.keys.unpark(k, ch, e.AsHeld())
 	if !isAwaited && k.MissingContract == "" && k.HeldCount > 0 {
-		k.NextAt = next
+		k.waitUntil(next)
 		ch.SaveBlock(k.KeyBlock)
 	}
 	return true

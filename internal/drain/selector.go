@@ -139,17 +139,12 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 // before the next round.
 func (s *selector) parkBehindBlock(e *lane.Entry, k *keyState) {
 	s.readAhead.removeEntry(e)
-	k.HeldCount++
-	if s.breaker.hadTurn(e, s.now()) {
-		k.IsUntried = false
-	}
+	mayGoFirst := k.holdNext(s.breaker.hadTurn(e, s.now()))
 	ch := &lane.Change{}
 	ch.Hold(k.ID, e)
 	ch.SaveBlock(k.KeyBlock)
-	if k.isMixed {
-		// The message may have to be sent before k.first. The key becomes pending, so the queue is not read before the
-		// change is written.
-		k.first, ch.Key = nil, k.KeyHash
+	if mayGoFirst {
+		ch.Key = k.KeyHash // the key becomes pending, so the queue is not read before the change is written
 	}
 	s.journal.record(ch, false)
 }
@@ -161,7 +156,7 @@ func (s *selector) parkPaused(e *lane.Entry) {
 	k := s.keys.byID[e.KeyHash()]
 	if k == nil {
 		k = s.openParked(e)
-		k.NextAt = s.keys.nextParkedAt()
+		k.waitUntil(s.keys.nextParkedAt())
 	}
 	s.parkInOrder(e, k)
 }
@@ -171,18 +166,18 @@ func (s *selector) parkMissing(e *lane.Entry) {
 	k := s.keys.byID[e.KeyHash()]
 	if k == nil {
 		k = s.openParked(e)
-		s.missing.hold(&k.KeyBlock, e)
+		s.missing.hold(k, e)
 	}
 	s.parkInOrder(e, k)
 }
 
 // openParked opens the block of a message that is parked.
 func (s *selector) openParked(e *lane.Entry) *keyState {
-	k := &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), IsUntried: true}}
+	k := newKeyState(e, true)
 	if e.Message.Skip {
 		// Retries of this message delay no other message. But later messages of the key wait for the first attempt of
 		// this message.
-		k.LogWaitsFrom, k.IsParked = e.Seq(), true
+		k.parkSingle(e.Seq())
 	}
 	s.keys.byID[k.ID] = k
 	return k
@@ -192,7 +187,7 @@ func (s *selector) openParked(e *lane.Entry) *keyState {
 func (s *selector) parkInOrder(e *lane.Entry, k *keyState) {
 	// After the change is written, the holder reads the queue from storage, because isMixed is true. In storage the
 	// queue has the right order.
-	k.firstLogPos, k.isMixed = 0, true
+	k.mixOrder()
 	s.parkBehindBlock(e, k)
 }
 
@@ -225,7 +220,7 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 			return &candidate{entry: e, block: k}, nil // it waited for its contract for long enough
 		}
 		if e != nil && s.isSendableNow(k, e) {
-			k.MissingContract, k.MissingSince, k.BrakedContract, k.BrakedBy = "", time.Time{}, "", ""
+			k.endWaits()
 			return &candidate{entry: e, block: k}, nil
 		}
 	}
@@ -234,7 +229,7 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 // holdForContract makes a block wait for the contract of its first message, and reports whether the message still
 // waits.
 func (s *selector) holdForContract(k *keyState, e *lane.Entry) bool {
-	if !s.missing.hold(&k.KeyBlock, e) {
+	if !s.missing.hold(k, e) {
 		return false
 	}
 	ch := &lane.Change{}
@@ -257,7 +252,7 @@ func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
 		return false
 	}
 	if e.Message.DueAt.After(s.now()) {
-		k.NextAt = e.Message.DueAt
+		k.waitUntil(e.Message.DueAt)
 		return false
 	}
 	if s.due.awaitsMove(e) {
@@ -269,7 +264,7 @@ func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
 
 // deferToRetry makes a block wait for the retry of its first message.
 func (s *selector) deferToRetry(k *keyState, e *lane.Entry) {
-	k.NextAt, k.IsUntried = e.NextAttempt(), false
+	k.deferUntil(e.NextAttempt())
 	ch := &lane.Change{}
 	ch.SaveBlock(k.KeyBlock)
 	s.journal.record(ch, false)
@@ -284,14 +279,14 @@ func (s *selector) isLogDone(k *keyState) bool {
 // nil if it has just superseded messages of the block, or if log messages have to be sent first.
 func (s *selector) readFirstHeld(ctx context.Context, k *keyState) (*lane.Entry, error) {
 	if k.first != nil && !k.first.Message.Supersede {
-		k.firstLogPos = k.first.AfterLog()
+		k.orderFirst(k.first.AsHeld())
 		return k.first, nil
 	}
 	held, e, err := s.readFirstOf(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	k.firstLogPos = held.AfterLog()
+	k.orderFirst(held)
 	if !e.Message.Supersede || s.missing.isMissing(e) {
 		return e, nil
 	}
@@ -347,7 +342,7 @@ func (s *selector) prefetchRetry(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.first = e
+	k.keepFirst(e)
 	if e.Message.Size > maxPrefetchedBody {
 		return nil
 	}

@@ -138,7 +138,7 @@ func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entr
 			// Log messages that are not read yet may have to be sent before h. A crashed holder had perhaps read them,
 			// and has sent h. Then an older version would overwrite h in the CMS. So all held messages of the key wait
 			// until the log is read up to the position of h.
-			k.waitLogPos = h.AfterLog()
+			k.waitForLog(h)
 			break
 		}
 		if isOutdated(h.Version, latest) && len(old) < maxSuperseded {

@@ -84,7 +84,7 @@ var mutants = []mutant{
 	{"a retry is sent early with a replayed message before it", "drain/selector.go", "if next := e.NextAttempt(); k.BrakedContract == \"\" && next.After(s.now()) &&", "if next := e.NextAttempt(); false &&", "early", "6000@574"},
 	{"pauses are not checked again before a message is sent", "drain/attempter.go", "err != nil || !may {", "err != nil || !may && false {", "paused", "3000@64"},
 	{"an old read of the pauses is used", "drain/operator_pauses.go", "return now.Sub(p.askedAt) > maxPausesAge", "return false", "paused", "3000@64"},
-	{"a message parked in a pause is overtaken", "drain/selector.go", "k.LogWaitsFrom, k.IsParked = e.Seq(), true", "_ = 0", "order", ""},
+	{"a message parked in a pause is overtaken", "drain/key_state.go", "k.LogWaitsFrom, k.IsParked = seq, true", "_ = 0", "order", ""},
 	{"messages parked in a pause have no order", "drain/selector.go", "(!k.goesAhead() || ahead[k.KeyHash]", "(true || ahead[k.KeyHash]", "order", "3000@109"},
 	{"a message put off while its key is refused is overtaken", "lane/key_queue.go", "b.ReleasedAt.Compare(other.ReleasedAt),", "", "order", "3000@109"},
 	{"a forgotten version stays in memory", "drain/forget_version.go", "h.versions.remember(key, lane.LatestVersion{})", "", "forgotten", "3000@38"},
