@@ -47,7 +47,7 @@ func (s *Settings) checkDoor() []error {
 	}
 	if s.Data != "" && s.Intake.Files != nil {
 		problems = append(problems, errors.New("intake.files needs a storage account: other systems cannot put files "+
-			"into a folder of Weir; post them, or run weir serve --storage azure"))
+			"into a folder of Weir; post them, such as by weir send, or run weir serve --storage azure"))
 	}
 	return problems
 }

@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/dashboard"
 	"weir/internal/door"
+	"weir/internal/lane"
 	"weir/internal/panics"
 	"weir/internal/telemetry"
 	"weir/internal/trigger"
@@ -49,7 +50,10 @@ func ServeAlone(ctx context.Context, p Process, o StandaloneOptions) error {
 	a, err := newWith(p.Env, log, appOptions{program: "weir serve", isServer: true})
 	alone := (*standalone)(nil)
 	if err == nil {
-		if alone, err = a.newStandalone(o); err != nil {
+		if alone, err = a.newStandalone(o); err == nil {
+			err = a.checkLanes(ctx)
+		}
+		if err != nil {
 			a.closeAccount()
 		}
 	}
@@ -63,6 +67,23 @@ func ServeAlone(ctx context.Context, p Process, o StandaloneOptions) error {
 	level.Set(slog.Level(a.settings.Log.Level))
 	a.startExport(ctx, export)
 	return a.serveAlone(ctx, alone, o, p.StartedAt)
+}
+
+// checkLanesTimeout limits checkLanes. A process starts although storage cannot be reached, and tries
+// again.
+const checkLanesTimeout = 2 * time.Second
+
+// checkLanes returns an error if storage has other lanes than the settings, or if everything was moved to
+// another store. Such a process would end as soon as it has started.
+func (a *App) checkLanes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkLanesTimeout)
+	defer cancel()
+	_, err := a.openStore(ctx, nil)
+	if lane.IsOtherLanes(err) || errors.Is(err, lane.ErrMoved) {
+		return err
+	}
+
+	return nil
 }
 
 func (a *App) serveAlone(

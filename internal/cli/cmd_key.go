@@ -20,7 +20,9 @@ func newKeyCommand(s *console) *cobra.Command {
 		Short: "Make keys for weir serve",
 		Long:  keyHelp,
 		Args:  refuseUnknownCommand,
-		RunE:  func(*cobra.Command, []string) error { return &usageError{"give new"} },
+		RunE: func(*cobra.Command, []string) error {
+			return &usageError{"give new: `weir key new` prints a key, and its hash for weir.yaml"}
+		},
 	}
 	var asJSON bool
 	create := &cobra.Command{

@@ -146,6 +146,10 @@ func (s *console) printLanes(ctx context.Context, change relane.Resharder, setti
 		return err
 	}
 	s.printLine("Lanes: %s (epoch %d). The setting says lanes: %s.", meta.Open, meta.Open.Number, setting)
+	if meta.Step == epochs.StepNone && !meta.Open.HasSameLanes(setting) {
+		s.printLine("Weir does not start before both are the same: put lanes: %s into weir.yaml, or run `weir lanes %s`.",
+			meta.Open, commandFor(setting))
+	}
 	switch meta.Step {
 	case epochs.StepNone:
 	case epochs.StepUndo:
@@ -163,6 +167,9 @@ func (s *console) printLanes(ctx context.Context, change relane.Resharder, setti
 	}
 	return nil
 }
+
+// commandFor returns the arguments of weir lanes that lead to the lanes of an epoch.
+func commandFor(e epochs.Epoch) string { return fmt.Sprintf("%d --fold %s", e.Lanes, e.Fold.Flag()) }
 
 // lanesOutput is the JSON output. Lanes and Epoch are 0 if storage has not been used yet.
 type lanesOutput struct {

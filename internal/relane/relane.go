@@ -198,11 +198,21 @@ func (c Resharder) runStep(ctx context.Context, meta epochs.Record) (epochs.Reco
 		}
 		meta, err := c.advanceStep(ctx, meta, func(m *epochs.Record) { m.Step = epochs.StepNone })
 		if err == nil {
-			c.Progress(fmt.Sprintf("The number of lanes is %s now. Start the handlers with that setting.", meta.Open))
+			c.Progress(describeEnd(meta.Open))
 		}
 		return meta, err
 	}
 	return meta, fmt.Errorf("%w: finish that with --undo first", ErrUndone)
+}
+
+// describeEnd returns the last report of a change: the new lanes, and the line of weir.yaml that starts them.
+func describeEnd(open epochs.Epoch) string {
+	setting := fmt.Sprintf("lanes: %d", open.Lanes)
+	if open.Fold != 0 {
+		setting += fmt.Sprintf(" and fold: [%s]", open.Fold.Flag())
+	}
+	return fmt.Sprintf("The number of lanes is %s now. Put %s into weir.yaml if it is not there yet, and start Weir "+
+		"again: until then posts are answered 503.", open, setting)
 }
 
 // advanceStep calls the parameter "to", which sets the next step, and stores the record. If another command has begun

@@ -1,6 +1,8 @@
 package embedded_test
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,41 +11,61 @@ import (
 	"weir/internal/storage/embedded"
 )
 
-// A file that is cut off anywhere is refused or opens, with an error in place of a fault of the
-// memory, which would end the process with a trace.
+// A file that is cut off anywhere is refused, also if its first pages are whole. A fault of the memory,
+// which would end the process with a trace, never happens. The process before has closed the store,
+// or was killed: then the file has no list of free pages.
 func TestOpen_FileThatIsCutOff(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s, err := embedded.Open(dir, embedded.Options{Program: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(filepath.Join(dir, "weir.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	for name, isClosed := range map[string]bool{"Closed": true, "Killed": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s, err := embedded.Open(dir, embedded.Options{Program: "test"})
+			must(t, err)
+			for i := range 20 {
+				must(t, s.Bodies().Put(t.Context(), fmt.Sprint("body", i), make([]byte, 30_000)))
+			}
+			path := filepath.Join(dir, "weir.db")
+			whole, err := os.ReadFile(path)
+			must(t, err)
+			must(t, s.Close())
+			if isClosed {
+				whole, err = os.ReadFile(path)
+				must(t, err)
+			}
 
-	refused := 0
-	for size := 0; size < min(len(whole), 64<<10); size += 2048 {
+			wantRefused(t, whole, 100)
+		})
+	}
+}
+
+// wantRefused opens a file that is cut off at many places.
+func wantRefused(t *testing.T, whole []byte, places int) {
+	t.Helper()
+	open := func(size int) error {
 		cut := t.TempDir()
-		if err := os.WriteFile(filepath.Join(cut, "weir.db"), whole[:size], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(cut, "weir.db"), whole[:size], 0o600))
 		s, err := embedded.Open(cut, embedded.Options{Program: "test"})
 		if err == nil {
-			_ = s.Close() // an error, because pages are missing
-			continue
+			must(t, s.Close())
 		}
-		refused++
-		if !strings.Contains(err.Error(), "restore a back-up") || strings.Contains(err.Error(), "nil pointer") {
-			t.Errorf("got %q for a file of %d bytes, want the remedy, and no error of Go", err, size)
-		}
+		return err
 	}
-	if refused == 0 {
-		t.Error("got no error for a file without its first pages")
+	if err := open(len(whole)); err != nil {
+		t.Fatalf("got %v for the whole file, want no error", err)
+	}
+
+	content := len(bytes.TrimRight(whole, "\x00")) // the file grows in larger steps than its content
+	for i := range places {
+		size := content * i / places
+		if i%2 == 1 {
+			size -= size % 4096 // at the beginning of a page
+		}
+		err := open(size)
+		if err == nil || !strings.Contains(err.Error(), "restore a back-up") ||
+			strings.Contains(err.Error(), "nil pointer") {
+			t.Errorf("got %v for %d bytes of %d, want the remedy, and no error of Go", err, size, len(whole))
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -97,7 +98,7 @@ func createData(path string) error {
 
 // openFile opens a file of bbolt. A file that is damaged beyond use is an error.
 func openFile(path string, noSync bool) (db *bolt.DB, err error) {
-	if err := checkSize(path); err != nil {
+	if err := checkSize(path, noSync); err != nil {
 		return nil, err
 	}
 	if err := walkIfNeeded(path); err != nil {
@@ -119,14 +120,23 @@ func openFile(path string, noSync bool) (db *bolt.DB, err error) {
 	return db, nil
 }
 
-// checkSize returns an error if a file is smaller than the two pages that begin each store.
-func checkSize(path string) error {
+// checkSize returns an error if a file is smaller than its newest state says. The file of a store
+// without syncs can be smaller, because bbolt does not make it grow before it writes.
+func checkSize(path string, noSync bool) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	if info.Size() < 2*pageSize {
-		return fmt.Errorf("%w: the file has %d bytes", errDamaged, info.Size())
+
+	want := int64(2 * pageSize)
+	if newest, hasOne, err := readNewestState(path); err != nil {
+		return err
+	} else if hasOne && !noSync && newest.pages < math.MaxInt64/pageSize {
+		want = max(want, int64(newest.pages)*pageSize)
+	}
+	if info.Size() < want {
+		return fmt.Errorf("%w: the file has %d bytes, and its content needs %d: it was cut off", errDamaged,
+			info.Size(), want)
 	}
 
 	return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"time"
 
@@ -33,33 +34,55 @@ func walkIfNeeded(path string) error {
 
 // Places in the first two pages of a file of bbolt, each of which describes a state.
 const (
+	placeHeader    = 16 // the checksum covers the bytes from here on
 	placeFreePages = 48
+	placePages     = 56
 	placeState     = 64
+	placeSum       = 72
 	stateSize      = 80
 	noFreePages    = ^uint64(0)
 )
 
-// lacksFreePages reports whether the newest state of a file has no list of free pages. Only Close
-// writes the list.
-func lacksFreePages(path string) (bool, error) {
+// fileState is the newest whole state of a file.
+type fileState struct {
+	id             uint64
+	pages          uint64 // number of pages from the beginning of the file to the last one in use
+	lacksFreePages bool
+}
+
+// readNewestState reads the state that bbolt takes when it opens a file; false = there is none, and
+// bolt.Open refuses the file.
+func readNewestState(path string) (newest fileState, hasOne bool, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return false, err
+		return newest, false, err
 	}
 	defer file.Close()
 
-	newest, isLacking := uint64(0), true
 	for n := range int64(2) {
 		var state [stateSize]byte
 		if _, err := file.ReadAt(state[:], n*pageSize); err != nil {
-			return true, nil // bolt.Open refuses a file that is too short
+			continue // the file is too short, or this page cannot be read
 		}
-		if id := binary.NativeEndian.Uint64(state[placeState:]); id >= newest {
-			newest, isLacking = id, binary.NativeEndian.Uint64(state[placeFreePages:]) == noFreePages
+		sum := fnv.New64a()
+		sum.Write(state[placeHeader:placeSum])
+		isWhole := binary.NativeEndian.Uint64(state[placeSum:]) == sum.Sum64()
+		if id := binary.NativeEndian.Uint64(state[placeState:]); isWhole && (!hasOne || id >= newest.id) {
+			hasOne = true
+			newest = fileState{id, binary.NativeEndian.Uint64(state[placePages:]),
+				binary.NativeEndian.Uint64(state[placeFreePages:]) == noFreePages}
 		}
 	}
 
-	return isLacking, nil
+	return newest, hasOne, nil
+}
+
+// lacksFreePages reports whether the newest state of a file has no list of free pages. Only Close
+// writes the list.
+func lacksFreePages(path string) (bool, error) {
+	newest, hasOne, err := readNewestState(path)
+
+	return !hasOne || newest.lacksFreePages, err
 }
 
 // walkPages visits each page that a state refers to. It panics or returns an error if one is
