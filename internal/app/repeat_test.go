@@ -46,6 +46,7 @@ type repeatingHost struct {
 	t       *testing.T
 	account memoryAccount
 	cms     *httptest.Server
+	store   *lane.Store
 	process *running
 	end     func()
 	calls   int
@@ -78,6 +79,7 @@ func (h *repeatingHost) startProcess() {
 	if err := store.Open(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
+	h.store = store
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
 	r := newServerRunning(ctx, a, store, nil, func() {})
 	h.process = r
@@ -128,6 +130,21 @@ func (h *repeatingHost) must(method, address, body string, headers ...string) st
 	}
 	id, _ := a.body["id"].(string)
 	return id
+}
+
+// awaitHolder waits until the holder has granted or refused all requests. Before that, the effect of a call that acts
+// again cannot be seen.
+func (h *repeatingHost) awaitHolder() {
+	h.t.Helper()
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		open, err := h.store.DeliveryState().PendingRequests(h.t.Context(), 0, 10)
+		if err == nil && len(open) == 0 {
+			return
+		}
+		if time.Since(began) > 20*time.Second {
+			h.t.Fatalf("got the open requests %v, %v after 20 s, want none", open, err)
+		}
+	}
 }
 
 // await reads an address until a condition on the body holds.
@@ -296,6 +313,7 @@ func TestRepeatedCalls_ActOnce(t *testing.T) {
 				both.Go(func() { answers[i] = h.call("one-call", method, address, "") })
 			}
 			both.Wait()
+			h.awaitHolder()
 			h.report(operation, answers[0], answers[1], check())
 		})
 		t.Run(strings.ReplaceAll(operation, "/", "_")+"/AfterAKill", func(t *testing.T) {
@@ -308,6 +326,7 @@ func TestRepeatedCalls_ActOnce(t *testing.T) {
 			}
 			h.replaceProcess()
 			second := h.call("one-call", method, address, "")
+			h.awaitHolder()
 			h.report(operation, first, second, check())
 		})
 	}
