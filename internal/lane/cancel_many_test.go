@@ -51,3 +51,40 @@ func TestCancelMany_CancelsMessagesWithCallbacksTogether(t *testing.T) {
 		}
 	})
 }
+
+// Storage makes the transaction, and its answer is lost. The nonce in the rows shows that the call itself has cancelled
+// the messages, so they do not count as too late. The message of another caller does.
+func TestCancelMany_ALostAnswerIsNoFailure(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		a := lane.NewAppender(b.faultless, quiet)
+		var seqs []int64
+		for i := range 3 {
+			m := newMessage(fmt.Sprint(i), "x")
+			m.DueAt = time.Now().Add(time.Hour)
+			r, err := a.Append(t.Context(), m, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			seqs = append([]int64{r.Message.ID.Seq}, seqs...)
+		}
+		entries, _, err := b.faultless.ReadMany(t.Context(), 0, seqs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := 0
+		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Op == "Transact" {
+				if lost++; lost == 1 {
+					return storagetest.Fault{Kind: storagetest.FailAfter}
+				}
+			}
+			return storagetest.Fault{}
+		})
+		for _, want := range []lane.CancelCounts{{Cancelled: 3}, {TooLate: 3}} { // the second call is another one
+			counts, err := b.store.Requests().CancelMany(t.Context(), 0, entries)
+			if err != nil || counts != want {
+				t.Errorf("got %+v, %v, want %+v", counts, err, want)
+			}
+		}
+	})
+}

@@ -63,13 +63,14 @@ func (c *counts) addAll(o counts) {
 
 // filed is a message in the log, as the checker knows it.
 type filed struct {
-	id       weir.ID
-	key      string
-	item     string // the folded key: messages with the same one have one order
-	contract string
-	skip     bool
-	edit     bool // the message's contract has supersede, so the message has a version
-	version  weir.Version
+	id          weir.ID
+	key         string
+	item        string // the folded key: messages with the same one have one order
+	contract    string
+	skip        bool
+	edit        bool // the message's contract has supersede, so the message has a version
+	version     weir.Version
+	versionText string
 	// a holder forgot the key's newest version, so this version does not count any more
 	forgotten bool
 	// a later message of the key was sent first; allowed, because this version was outdated
@@ -217,8 +218,9 @@ func (c *checker) laneOf(n int) *laneState {
 	return l
 }
 
-// applyTransaction lets a transaction take effect, and checks its result.
-func (c *checker) applyTransaction(p *process, partition string, ops []storage.Op) ([]storage.ETag, error) {
+// applyTransaction lets a transaction take effect, and checks its result. The parameter call is the result of
+// weir.CallOf in the context of the transaction.
+func (c *checker) applyTransaction(p *process, call, partition string, ops []storage.Op) ([]storage.ETag, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var epoch, number int
@@ -250,7 +252,7 @@ func (c *checker) applyTransaction(p *process, partition string, ops []storage.O
 	switch ops[0].Key {
 	case "!head":
 		if _, ok := ops[0].Values["Touched"]; ok {
-			c.noteRequests(l, ops)
+			c.noteRequests(l, call, ops)
 			c.notePauses(l, ops)
 			c.noteForgetRequests(l, ops)
 			c.noteErasures(p, l, ops)
@@ -296,7 +298,8 @@ func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 			c.counts.Blobs++
 		}
 		if edit {
-			f.version, _ = weir.ParseVersion(text("Version"))
+			f.versionText = text("Version")
+			f.version, _ = weir.ParseVersion(f.versionText)
 		}
 		f.accepted, _ = v["AcceptedAt"].(time.Time)
 		f.filed = time.Now()

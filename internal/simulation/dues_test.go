@@ -65,7 +65,7 @@ func seqOf(key string) int64 {
 
 // noteRequests records the requests that a transaction on head inserts. It also records which scheduled messages the
 // transaction cancels or moves to another due time.
-func (c *checker) noteRequests(l *laneState, ops []storage.Op) {
+func (c *checker) noteRequests(l *laneState, call string, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		if op.Kind != storage.Merge || op.Key[:2] != "m_" {
 			seq, ok := op.Values["Seq"].(int64)
@@ -73,7 +73,7 @@ func (c *checker) noteRequests(l *laneState, ops []storage.Op) {
 			case ok && strings.HasPrefix(op.Key, "w_cancel_"):
 				l.log[seq-1].asked = true
 			case ok && strings.HasPrefix(op.Key, "w_replay_"):
-				c.noteReplayRequest(l.log[seq-1], op)
+				c.noteReplayRequest(l.log[seq-1], call, op)
 				c.history.Exclude(l.log[seq-1].key, "replays")
 			case ok && strings.HasPrefix(op.Key, "w_discard_"):
 				c.noteDiscardRequest(l.log[seq-1])

@@ -78,6 +78,8 @@ var mutants = []mutant{
 	{"deliveries behind dead messages are not recorded", "drain/delivery_history.go", "ch.SaveLastDelivery(c.entry)", "", "replayed", ""},
 	{"the key of a dead message is not tracked", "drain/delivery_history.go", "h.tracked.addKey(key)", "", "replayed", ""},
 	{"a replay is granted without another check", "drain/request_handler.go", "if err == nil && isReplay && entries[i].Stage == weir.Dead {", "if false {", "replayed", "3000@271"},
+	{"a repeated call replays once more", "lane/replay.go", "nonce: nonceOf(ctx)}", "nonce: newNonce()}", "replayed", ""},
+	{"a superseded message gets no warning of a fraction", "lane/latest_version.go", "warning := cmp.Or(by.Warning, weir.DescribeFraction(old.Version, by.Version))", "warning := cmp.Or(by.Warning)", "superseded", ""},
 	{"a replayed message is still counted as dead", "lane/replay.go", "t.Counts.Dead--", "", "books", ""},
 	{"a replayed message is put behind its key", "lane/replay.go", "Key: rows.HeldKey(e.BlockID(), e.orderPos())", "Key: rows.HeldKey(e.BlockID(), OrderPos(e.Seq()+1000))", "rows|order", ""},
 	{"a step longer than all pauses is taken for the work of a wrong clock", "drain/backoff.go", "longest = max(longest, step)", "_ = step", "early", "3000@124"},

@@ -8,6 +8,7 @@ import (
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/storage/timelimit"
+	"weir/internal/weir"
 )
 
 // ports is a process's access to the table. Each operation takes time, fails if the seed says so, and ends when the
@@ -209,7 +210,7 @@ func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op)
 		if err := t.p.w.refusesRemoval(partition, kept); err != nil {
 			return err
 		}
-		etags, err := t.p.w.check.applyTransaction(t.p, partition, kept)
+		etags, err := t.p.w.check.applyTransaction(t.p, weir.CallOf(ctx), partition, kept)
 		if err == nil {
 			answer <- etags
 		}

@@ -401,7 +401,7 @@ func (w *world) meddleWithTail() {
 		w.loose.Go(func() {
 			time.Sleep(w.dice.drawBetween("meddle", 0, w.trouble))
 			p := w.slots[i%len(w.slots)].currentProcess()
-			_, _ = w.check.applyTransaction(p, fmt.Sprintf("%d.0", w.check.store.Epoch),
+			_, _ = w.check.applyTransaction(p, "", fmt.Sprintf("%d.0", w.check.store.Epoch),
 				[]storage.Op{{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"PausedUntil": time.Now()}}})
 		})
 	}

@@ -19,6 +19,7 @@ import (
 // replaying is the checker's knowledge of one message's replays.
 type replaying struct {
 	requests map[string]bool // requests in storage, by key of their row; true = forced
+	call     string          // the call that made the last request; "" = a bulk replay, or a call without an id
 	replays  int
 	revived  time.Time // when a holder last took the message back into delivery
 	base     int       // number of attempts before the last replay
@@ -75,12 +76,9 @@ func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 	if w.dice.drawChance(name+" edits", w.edits) {
 		o.Edit = w.newCorrection(name, s)
 	}
-	for range 5 {
-		p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))].currentProcess()
-		st, err := askProcess(ctx, p, name, func(ctx context.Context) (weir.Status,
-			error) {
-			return p.store.Requests().Replay(ctx, id, o)
-		})
+	for try := range 5 {
+		call := weir.WithCall(ctx, fmt.Sprint(name, " ", s.number, " ", try))
+		p, st, err := w.askForReplay(call, name, id, o)
 		// The error can end with an id that does not come from the seed. The trace must not have that id, because all
 		// runs of a seed must have the same trace.
 		text, _, _ := strings.Cut(fmt.Sprint(err), "delivered: ")
@@ -89,11 +87,28 @@ func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 		if err == nil {
 			p.lookAtLane(id.Lane)
 		}
+		if err == nil && w.dice.drawChance(name+" host repeats", 0.3) {
+			time.Sleep(w.dice.drawBetween(name+" host repeats in", 0, 30*time.Second))
+			_, _, err := w.askForReplay(call, name, id, o)
+			w.trace.addLine("%s: the host repeats the replay of lane %d seq %d: %d", p.name, id.Lane, id.Seq,
+				weir.KindOf(err))
+			return
+		}
 		if w.check.replayAnswered(id, err) {
 			return
 		}
 		time.Sleep(w.dice.drawBetween(name+" again", 200*time.Millisecond, 3*time.Second))
 	}
+}
+
+// askForReplay asks a drawn instance once for a replay.
+func (w *world) askForReplay(ctx context.Context, name string, id weir.ID, o lane.ReplayOptions) (*process, weir.Status,
+	error) {
+	p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))].currentProcess()
+	st, err := askProcess(ctx, p, name, func(ctx context.Context) (weir.Status, error) {
+		return p.store.Requests().Replay(ctx, id, o)
+	})
+	return p, st, err
 }
 
 // newCorrection returns an edit of a message: another body and, in some cases, another version. Only messages whose
@@ -126,8 +141,14 @@ func (r *replaying) isForced() bool {
 	return false
 }
 
-// noteReplayRequest checks and records a new request in storage to replay a message.
-func (c *checker) noteReplayRequest(f *filed, op storage.Op) {
+// noteReplayRequest checks and records a new request in storage to replay a message. A call that the host repeats makes
+// one request. Only the last call is known: after the request of another call, a repeat of an earlier call counts as new.
+func (c *checker) noteReplayRequest(f *filed, call string, op storage.Op) {
+	if call != "" && call == f.call {
+		c.addViolation("replayed", "a repeat of the call that replayed seq %d of lane %d replays it again", f.id.Seq,
+			f.id.Lane)
+	}
+	f.call = call
 	force, _ := op.Values["Force"].(bool)
 	if f.isRequested() && (f.isForced() || !force) {
 		c.addViolation("replayed", "a second replay of seq %d of lane %d was filed", f.id.Seq, f.id.Lane)
@@ -218,8 +239,8 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 	}
 	f.edited = string(body)
 	if f.edit {
-		text, _ := v["EditedVersion"].(string)
-		f.version, _ = weir.ParseVersion(text)
+		f.versionText, _ = v["EditedVersion"].(string)
+		f.version, _ = weir.ParseVersion(f.versionText)
 	}
 }
 

@@ -116,6 +116,12 @@ func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 		if err != nil || by.Seq > int64(len(l.log)) || c.stageOf(l.log[by.Seq-1]) != weir.Delivered ||
 			!l.log[by.Seq-1].version.Newer(f.version) {
 			c.addViolation("superseded", "seq %d of lane %d is superseded by %q", f.id.Seq, f.id.Lane, st.SupersededBy)
+			break
+		}
+		newer := l.log[by.Seq-1] // an edit can have changed its version since
+		if newer.replays == 0 && weir.DescribeFraction(f.versionText, newer.versionText) != "" && st.VersionWarning == "" {
+			c.addViolation("superseded", "seq %d of lane %d, version %s, is superseded by %s without a warning", f.id.Seq,
+				f.id.Lane, f.versionText, newer.versionText)
 		}
 	}
 	c.counts.Messages++

@@ -62,6 +62,9 @@ func (w *world) newSubmission(i int) *submission {
 		m.Skip = true
 	case kind == 3 && (w.chains.needsOneContract() || !w.dice.drawChance("no edit", 0.15)):
 		m.Contract, m.Supersede, m.Version = "edit", true, fmt.Sprint(w.dice.drawBelow("version", 20))
+		if w.dice.drawChance("version with a dot", 0.2) {
+			m.Version = "1." + m.Version // 1.5 is older than 1.15, and would be newer as a decimal fraction
+		}
 		if w.dice.drawChance("huge version", 0.06) {
 			m.Version = hugeVersion
 		}
