@@ -146,7 +146,7 @@ func (s *console) runDemo(ctx context.Context, f serveFlags) error {
 	o.Listening = func(base string) {
 		go func() {
 			defer close(shown)
-			s.showDemo(showing, base, cms.BaseURL(), log.Name())
+			s.showDemo(showing, demo{base, cms.BaseURL(), log.Name(), p.Env})
 		}()
 	}
 	err = app.ServeAlone(ctx, p, o)

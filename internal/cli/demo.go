@@ -9,8 +9,10 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
+	"weir/internal/app"
 	"weir/internal/clock"
 	"weir/internal/remote"
 	"weir/internal/weir"
@@ -47,23 +49,30 @@ var samples = []sample{
 // demoReadyTimeout is the time within which a process of the demo answers.
 const demoReadyTimeout = 30 * time.Second
 
+// demo is a running system with a demo CMS.
+type demo struct {
+	base, cms string // addresses of Weir and of the demo CMS
+	log       string // name of the log file
+	env       func(string) string
+}
+
 // showDemo prints the addresses of the demo, posts the samples, and prints a line for each message
 // whose stage changes, until ctx ends.
-func (s *console) showDemo(ctx context.Context, base, cms, log string) {
+func (s *console) showDemo(ctx context.Context, d demo) {
 	client := &http.Client{Timeout: demoReadyTimeout}
-	if err := awaitHealth(ctx, client, base); err != nil {
+	if err := awaitHealth(ctx, client, d.base); err != nil {
 		if ctx.Err() == nil {
 			s.printError(err)
 		}
 		return
 	}
-	isAccepted, err := postSamples(ctx, client, base)
+	isAccepted, err := postSamples(ctx, client, d.base)
 	if err != nil && ctx.Err() == nil {
 		s.printError(fmt.Errorf("the sample messages were not posted: %w", err))
 	}
-	s.printWelcome(base, cms, log, isAccepted)
+	s.printWelcome(d, isAccepted)
 
-	api, err := remote.New(base, "")
+	api, err := remote.New(d.base, "")
 	if err != nil {
 		s.printError(err)
 		return
@@ -152,7 +161,7 @@ func request(
 	return resp.StatusCode, nil
 }
 
-func (s *console) printWelcome(base, cms, log string, isAccepted bool) {
+func (s *console) printWelcome(d demo, isAccepted bool) {
 	s.printLine(`
 Weir is running.
 
@@ -161,10 +170,10 @@ Weir is running.
   operator   %[1]s/api/dashboard  (the page; open it in a browser)
   demo CMS   %[2]s/               (items as a page, and faults to try)
   log        %[3]s
-`, base, cms, log)
+`, d.base, d.cms, d.log)
 	post := fmt.Sprintf(
 		"  curl -i -X POST %s/api/messages -H 'Content-Type: application/xml' \\\n    ",
-		base,
+		d.base,
 	)
 	if isAccepted {
 		s.printLine(
@@ -175,5 +184,23 @@ Weir is running.
 	} else {
 		s.printLine("Post a message of your contracts in another terminal:\n\n%s--data-binary @message.xml", post)
 	}
+	if exports := d.listExports(); exports != "" {
+		s.printLine("\nCommands on storage, such as weir check and weir lanes 2, take these variables:\n\n"+
+			"  export%s\n", exports)
+	}
 	s.printLine("Ctrl-C ends all. A line follows for each message whose stage changes.\n")
+}
+
+// listExports returns the variables that commands on the demo's folder need, for a shell. Without a folder there are
+// none.
+func (d demo) listExports() (exports string) {
+	if d.env(app.DataVariable) == "" {
+		return ""
+	}
+	for _, name := range []string{app.DataVariable, app.CMSVariable, "WEIR_CONFIG"} {
+		if value := d.env(name); value != "" {
+			exports += " " + name + "='" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+		}
+	}
+	return exports
 }
