@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"weir/internal/httpio"
+	"weir/internal/wake"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -19,13 +20,10 @@ type Canceller interface {
 	Cancel(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Caller makes a process look at the lane soon. Call does not wait for the look.
-type Caller interface{ Call(lane int) }
-
 // Function cancels messages. All fields are needed.
 type Function struct {
 	Log    Canceller
-	Caller Caller
+	Waker  wake.Ringer
 	Logger *slog.Logger
 }
 
@@ -53,7 +51,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	httpio.WriteJSON(w, code, wire.NewMessage(st))
 	at := st.Message.ID // the id in the present epoch, which can differ from the id in the path
-	f.Caller.Call(at.Lane)
+	f.Waker.Ring(at.Lane)
 	f.Logger.Info("cancel: asked", "invocation_id", httpio.InvocationID(r), "message_id", id.String(), "lane", at.Lane,
 		"seq", at.Seq, "stage", string(st.Stage), "reason", reason)
 }

@@ -21,7 +21,7 @@ type fake struct {
 func (f *fake) Cancel(_ context.Context, id weir.ID) (weir.Status, error) {
 	return weir.Status{Message: weir.Message{ID: id}, Stage: f.stage}, f.err
 }
-func (f *fake) Call(lane int) { f.called = append(f.called, lane) }
+func (f *fake) Ring(lane int) { f.called = append(f.called, lane) }
 
 func TestFunction(t *testing.T) {
 	t.Parallel()
@@ -46,7 +46,7 @@ func TestFunction(t *testing.T) {
 			t.Parallel()
 			f := &fake{stage: c.stage, err: c.err}
 			mux := http.NewServeMux()
-			mux.Handle("/api/messages/{id}", &cancel.Function{Log: f, Caller: f, Logger: slog.New(slog.DiscardHandler)})
+			mux.Handle("/api/messages/{id}", &cancel.Function{Log: f, Waker: f, Logger: slog.New(slog.DiscardHandler)})
 			w := httptest.NewRecorder()
 			mux.ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/api/messages/"+c.id, nil))
 			if w.Code != c.status || len(f.called) != c.calls ||

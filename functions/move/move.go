@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/httpio"
+	"weir/internal/wake"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -24,13 +25,10 @@ type Mover interface {
 	Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error)
 }
 
-// Caller makes a process look at the lane soon. Call does not wait for the look.
-type Caller interface{ Call(lane int) }
-
 // Function changes the due times of messages. All fields are needed.
 type Function struct {
 	Log    Mover
-	Caller Caller
+	Waker  wake.Ringer
 	Logger *slog.Logger
 }
 
@@ -44,7 +42,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.SetVersion(w, st.Version)
 	httpio.WriteJSON(w, http.StatusOK, wire.NewMessage(st))
 	id := st.Message.ID
-	f.Caller.Call(id.Lane)
+	f.Waker.Ring(id.Lane)
 	f.Logger.Info("move: moved", "invocation_id", httpio.InvocationID(r), "message_id", st.Message.Public().String(),
 		"lane", id.Lane, "seq", id.Seq, "stage", string(st.Stage))
 }

@@ -23,7 +23,7 @@ func (f *fake) Reschedule(_ context.Context, id weir.ID, due time.Time, version 
 	f.due, f.version = due, version
 	return weir.Status{Message: weir.Message{ID: id, DueAt: due}, Stage: weir.Scheduled, Version: `W/"8"`}, nil
 }
-func (f *fake) Call(int) { f.called++ }
+func (f *fake) Ring(int) { f.called++ }
 
 func TestFunction(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestFunction(t *testing.T) {
 			t.Parallel()
 			f := &fake{}
 			mux := http.NewServeMux()
-			mux.Handle("/api/messages/{id}", &move.Function{Log: f, Caller: f, Logger: slog.New(slog.DiscardHandler)})
+			mux.Handle("/api/messages/{id}", &move.Function{Log: f, Waker: f, Logger: slog.New(slog.DiscardHandler)})
 			w, r := httptest.NewRecorder(),
 				httptest.NewRequest(http.MethodPatch,
 					"/api/messages/"+weir.ID{Epoch: 1, Seq: 3, Nonce: "00112233445566778899"}.String(),

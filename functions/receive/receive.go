@@ -15,16 +15,9 @@ import (
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/upstream"
+	"weir/internal/wake"
 	"weir/internal/wire"
 )
-
-// Drain is this process's drainer. The function calls WakeOffered after its answer, so that the drain does not delay
-// the answer. If the answer waits for the final stage of the message, the function calls WakeOffered before that wait.
-type Drain interface{ WakeOffered(lane int) }
-
-// Tickets enqueues a ticket for a lane without blocking the caller. EnqueueAsync reports no failure, because without a
-// ticket the next sweep wakes the lane.
-type Tickets interface{ EnqueueAsync(lane int) }
 
 // Observer counts posts.
 type Observer interface {
@@ -39,10 +32,11 @@ type Function struct {
 	Filer *filing.Filer
 	// Upstreams has the upstreams that are allowed to send messages. If Upstreams is nil, every caller is allowed to.
 	Upstreams *upstream.Set
-	Drain     Drain
-	Tickets   Tickets
-	Waits     *await.Waits
-	Observer  Observer
+	// Waker rings for the lane of a message that was appended. It is called after the answer, so that the drain does not
+	// delay the answer. If the answer waits for the final stage of the message, it is called before that wait.
+	Waker    wake.Ringer
+	Waits    *await.Waits
+	Observer Observer
 	// Fingerprint returns the fingerprint of the function key of a request; "" = the request has no key.
 	Fingerprint func(*http.Request) string
 	Intake      *httpio.Intake
@@ -69,7 +63,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.Observer.Sent(cmp.Or(m.Upstream, keyID, "no key"))
 	w.Header().Set("Location", messageURL(r, m.Public().String()))
 	if asked.wait > 0 {
-		f.wakeLane(filed)
+		f.ringLane(filed)
 		st, hasWaited, final := f.Waits.AwaitFinal(r.Context(), filed, asked.wait)
 		if hasWaited {
 			w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(asked.wait.Seconds())))
@@ -82,7 +76,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if asked.wait == 0 {
-		defer f.wakeLane(filed) // deferred, to wake the lane even if the answer cannot be written
+		defer f.ringLane(filed) // deferred, to wake the lane even if the answer cannot be written
 	}
 	httpio.WriteJSON(w, http.StatusAccepted, describeReceipt(filed, asked))
 	f.logAccepted(r, filed)
@@ -93,15 +87,11 @@ func (f *Function) writeRefusal(w http.ResponseWriter, r *http.Request, err erro
 	httpio.WriteError(w, r, f.Logger, err)
 }
 
-// wakeLane wakes this process's drainer if the message is new, and enqueues a ticket if the message is not final. If
-// the message is final, this post repeats an earlier one. Then the message needs no ticket, because it causes no more
-// work.
-func (f *Function) wakeLane(filed lane.Receipt) {
-	if !filed.Duplicate {
-		f.Drain.WakeOffered(filed.Message.ID.Lane)
-	}
+// ringLane leads a process to the message. If the message is final, this post repeats an earlier one, and there is no
+// more work.
+func (f *Function) ringLane(filed lane.Receipt) {
 	if !filed.Stage.Final() {
-		f.Tickets.EnqueueAsync(filed.Message.ID.Lane)
+		f.Waker.Ring(filed.Message.ID.Lane)
 	}
 }
 

@@ -23,18 +23,18 @@ import (
 
 // fake implements the interfaces of the function and of its Filer, except those of its Waits.
 type fake struct {
-	message   weir.Message // the message that was appended
-	idem      string       // the idempotency key of the message
-	err       error        // the error that AppendWithoutWake returns
-	hasTicket bool         // a ticket was enqueued
-	duplicate bool         // true = the log already has the message
-	woken     []bool       // for each wake: true = the answer was already written
-	answered  func() bool  // reports whether the answer was written; nil = never
-	embargo   time.Time    // the due time in the body; zero = none
-	hangs     bool         // AppendWithoutWake waits until its context ends
-	waits     *await.Waits
-	refused   error    // the last error that the observer got
-	senders   []string // the sender of each accepted post
+	message     weir.Message // the message that was appended
+	idem        string       // the idempotency key of the message
+	err         error        // the error that Append returns
+	duplicate   bool         // true = the log already has the message
+	isDelivered bool         // the message is delivered
+	rung        []bool       // for each call of Ring: true = the answer was already written
+	answered    func() bool  // reports whether the answer was written; nil = never
+	embargo     time.Time    // the due time in the body; zero = none
+	hangs       bool         // Append waits until its context ends
+	waits       *await.Waits
+	refused     error    // the last error that the observer got
+	senders     []string // the sender of each accepted post
 }
 
 func (f *fake) Refused(err error) { f.refused = err }
@@ -45,7 +45,7 @@ func (f *fake) Accept(_ context.Context, contentType string, body []byte) (weir.
 	return weir.Message{Key: "/a", ContentType: contentType, Body: body, DueAt: f.embargo}, nil
 }
 
-func (f *fake) AppendWithoutWake(ctx context.Context, m weir.Message, idem string) (lane.Receipt, error) {
+func (f *fake) Append(ctx context.Context, m weir.Message, idem string) (lane.Receipt, error) {
 	if f.hangs {
 		<-ctx.Done()
 		return lane.Receipt{}, &weir.Error{Kind: weir.Unavailable, Message: "gave up"}
@@ -59,6 +59,9 @@ func (f *fake) AppendWithoutWake(ctx context.Context, m weir.Message, idem strin
 	if !m.DueAt.IsZero() {
 		r.Stage = weir.Scheduled
 	}
+	if f.isDelivered {
+		r.Stage = weir.Delivered
+	}
 	return r, f.err
 }
 func (f *fake) Check(address string) error {
@@ -68,12 +71,10 @@ func (f *fake) Check(address string) error {
 	return nil
 }
 
-func (f *fake) EnqueueAsync(int) { f.hasTicket = true }
-
-func (f *fake) WakeOffered(int) { f.woken = append(f.woken, f.answered != nil && f.answered()) }
+func (f *fake) Ring(int) { f.rung = append(f.rung, f.answered != nil && f.answered()) }
 
 func (f *fake) newFunction() *receive.Function {
-	return &receive.Function{Filer: &filing.Filer{Contracts: f, Callbacks: f, Log: f}, Drain: f, Tickets: f,
+	return &receive.Function{Filer: &filing.Filer{Contracts: f, Callbacks: f, Log: f}, Waker: f,
 		Waits: f.waits, Observer: f,
 		Fingerprint: func(r *http.Request) string { return r.Header.Get("X-Functions-Key") },
 		Intake:      httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100,
@@ -104,15 +105,19 @@ func TestFunction_CountsSenders(t *testing.T) {
 	}
 }
 
-func TestFunction_WakesTheDrainOnceItHasAnswered(t *testing.T) {
+func TestFunction_RingsOnceItHasAnswered(t *testing.T) {
 	t.Parallel()
 	f := &fake{}
-	if serveReceive(f, nil); !slices.Equal(f.woken, []bool{true}) {
-		t.Errorf("got for each wake whether the answer was written before it: %v; want [true]", f.woken)
+	if serveReceive(f, nil); !slices.Equal(f.rung, []bool{true}) {
+		t.Errorf("got for each ring whether the answer was written before it: %v; want [true]", f.rung)
 	}
-	f = &fake{duplicate: true}
-	if serveReceive(f, nil); len(f.woken) != 0 {
-		t.Errorf("a repeated message woke its lane %d times, want 0", len(f.woken))
+	f = &fake{duplicate: true} // the process that appended the message may have died before it rang
+	if serveReceive(f, nil); len(f.rung) != 1 {
+		t.Errorf("a repeated message that waits: got %d rings, want 1", len(f.rung))
+	}
+	f = &fake{duplicate: true, isDelivered: true}
+	if serveReceive(f, nil); len(f.rung) != 0 {
+		t.Errorf("a repeated message that is final: got %d rings, want none", len(f.rung))
 	}
 	f = &fake{}
 	func() {
@@ -120,9 +125,8 @@ func TestFunction_WakesTheDrainOnceItHasAnswered(t *testing.T) {
 		f.newFunction().ServeHTTP(brokenWriter{httptest.NewRecorder()},
 			httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>")))
 	}()
-	if len(f.woken) != 1 || !f.hasTicket {
-		t.Errorf("without an answer: got %d wakes, and a ticket: %t; want one wake and a ticket", len(f.woken),
-			f.hasTicket)
+	if len(f.rung) != 1 {
+		t.Errorf("without an answer: got %d rings, want 1", len(f.rung))
 	}
 }
 
@@ -155,9 +159,9 @@ func TestFunction_Accepted(t *testing.T) {
 		w.Header().Get("Location") != want {
 		t.Errorf("got %d and the Location %s, want 202 and %s", w.Code, w.Header().Get("Location"), want)
 	}
-	if f.idem != "k-1" || f.message.TraceParent != parent || !f.hasTicket ||
+	if f.idem != "k-1" || f.message.TraceParent != parent || len(f.rung) != 1 ||
 		strings.Contains(w.Header().Get("Location"), "s3cret") {
-		t.Errorf("got %+v and the Location %q; want idem k-1, TraceParent %v, hasTicket true and no \"s3cret\" in "+
+		t.Errorf("got %+v and the Location %q; want idem k-1, TraceParent %v, one ring and no \"s3cret\" in "+
 			"Location", f, w.Header().Get("Location"), parent)
 	}
 }
@@ -178,9 +182,9 @@ func TestFunction_StorageHangs(t *testing.T) {
 func TestFunction_StorageDown(t *testing.T) {
 	t.Parallel()
 	f := &fake{err: &weir.Error{Kind: weir.Unavailable, Message: "away"}}
-	if w := serveReceive(f, nil); w.Code != 503 || w.Header().Get("Retry-After") == "" || f.hasTicket {
-		t.Errorf("got %d %v, and a ticket: %t; want status 503, a Retry-After and no ticket", w.Code, w.Header(),
-			f.hasTicket)
+	if w := serveReceive(f, nil); w.Code != 503 || w.Header().Get("Retry-After") == "" || len(f.rung) > 0 {
+		t.Errorf("got %d %v, and %d rings; want status 503, a Retry-After and none", w.Code, w.Header(),
+			len(f.rung))
 	}
 }
 
@@ -346,8 +350,8 @@ func TestFunction_ClientGone(t *testing.T) {
 		cancel()
 		*r = *r.WithContext(gone)
 	})
-	if f.message.Key != "/a" || len(f.woken) != 1 || f.refused != nil {
+	if f.message.Key != "/a" || len(f.rung) != 1 || f.refused != nil {
 		t.Errorf("filed %+v, %d wakes, refused %v; want the message /a, one wake and no refusal", f.message,
-			len(f.woken), f.refused)
+			len(f.rung), f.refused)
 	}
 }

@@ -93,9 +93,9 @@ func TestFunction_Wait(t *testing.T) {
 					t.Errorf("got %s, want a warning about the absent key: %t", w.Body, wants)
 				}
 				if wait := w.Header().Get("Preference-Applied"); w.Code != c.status || time.Since(began) != c.took ||
-					wait != c.wait || !f.hasTicket {
-					t.Errorf("got %d %s after %s, Preference-Applied %q and a ticket: %t; want %d after %s, %q and a "+
-						"ticket", w.Code, w.Body, time.Since(began), wait, f.hasTicket, c.status, c.took, c.wait)
+					wait != c.wait || len(f.rung) != 1 {
+					t.Errorf("got %d %s after %s, Preference-Applied %q and %d rings; want %d after %s, %q and 1 "+
+						"ring", w.Code, w.Body, time.Since(began), wait, len(f.rung), c.status, c.took, c.wait)
 				}
 				synctest.Wait() // until the last poll has ended
 			})

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/bulkcancel"
 	"weir/internal/httpio"
+	"weir/internal/wake"
 	"weir/internal/weir"
 )
 
@@ -26,7 +27,7 @@ type ManyCanceller interface {
 // Cancellations serves POST /api/cancellations. All fields are needed.
 type Cancellations struct {
 	Log    ManyCanceller
-	Caller Caller
+	Waker  wake.Ringer
 	Lanes  int
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -100,7 +101,7 @@ func (f *Cancellations) serveCancellations(w http.ResponseWriter, r *http.Reques
 		err = nil // maxWalkTime is over; the client can send the answer's field "continue" in another request
 	}
 	for _, number := range counts.Lanes {
-		f.Caller.Call(number)
+		f.Waker.Ring(number)
 	}
 	f.Logger.Info("write: bulk cancel", "invocation_id", httpio.InvocationID(r), "lane", counts.Lanes, "key",
 		filter.Key+filter.KeyPrefix,

@@ -38,7 +38,7 @@ func (f *fakeCanceller) CancelWaiting(_ context.Context, filter bulkcancel.Filte
 func (f *fakeCanceller) postCancellation(body string) *httptest.ResponseRecorder {
 	r, w := httptest.NewRequest(http.MethodPost, "/api/cancellations", strings.NewReader(body)), httptest.NewRecorder()
 	r.Header.Set("Content-Type", "application/json")
-	(&write.Cancellations{Log: f, Caller: f, Lanes: 3, Now: now, Logger: quiet}).ServeHTTP(w, r)
+	(&write.Cancellations{Log: f, Waker: f, Lanes: 3, Now: now, Logger: quiet}).ServeHTTP(w, r)
 	return w
 }
 

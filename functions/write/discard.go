@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"weir/internal/httpio"
+	"weir/internal/wake"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -18,7 +19,7 @@ type Discarder interface {
 // Discard serves POST /api/messages/{id}/discard. All fields are needed.
 type Discard struct {
 	Log    Discarder
-	Caller Caller
+	Waker  wake.Ringer
 	Logger *slog.Logger
 }
 
@@ -35,7 +36,7 @@ func (f *Discard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		code = http.StatusOK
 	}
 	httpio.WriteJSON(w, code, wire.NewMessage(st))
-	f.Caller.Call(st.Message.ID.Lane)
+	f.Waker.Ring(st.Message.ID.Lane)
 	f.Logger.Info("write: discard asked", "invocation_id", httpio.InvocationID(r), "message_id",
 		st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
 }

@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/bulkdiscard"
 	"weir/internal/httpio"
+	"weir/internal/wake"
 	"weir/internal/weir"
 )
 
@@ -25,7 +26,7 @@ type ManyDiscarder interface {
 // Discards serves POST /api/discards. All fields are needed.
 type Discards struct {
 	Log    ManyDiscarder
-	Caller Caller
+	Waker  wake.Ringer
 	Lanes  int
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -88,7 +89,7 @@ func (f *Discards) serveDiscards(w http.ResponseWriter, r *http.Request) error {
 		err = nil // maxWalkTime is over; the client can send the answer's field "continue" in another request
 	}
 	for _, number := range counts.Lanes {
-		f.Caller.Call(number)
+		f.Waker.Ring(number)
 	}
 	f.Logger.Info("write: bulk discard", "invocation_id", httpio.InvocationID(r), "lane", counts.Lanes,
 		"key", filter.Key, "outcome",

@@ -47,8 +47,8 @@ func (f *discardable) post(path, body string) *httptest.ResponseRecorder {
 	r, w := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)), httptest.NewRecorder()
 	r.Header.Set("Content-Type", "application/json")
 	mux := http.NewServeMux()
-	mux.Handle("POST /api/messages/{id}/discard", &write.Discard{Log: f, Caller: f, Logger: quiet})
-	mux.Handle("POST /api/discards", &write.Discards{Log: f, Caller: f, Lanes: 3, Now: now, Logger: quiet})
+	mux.Handle("POST /api/messages/{id}/discard", &write.Discard{Log: f, Waker: f, Logger: quiet})
+	mux.Handle("POST /api/discards", &write.Discards{Log: f, Waker: f, Lanes: 3, Now: now, Logger: quiet})
 	mux.ServeHTTP(w, r)
 	return w
 }

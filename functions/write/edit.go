@@ -11,6 +11,7 @@ import (
 	"weir/internal/filing"
 	"weir/internal/httpio"
 	"weir/internal/lane"
+	"weir/internal/wake"
 	"weir/internal/weir"
 )
 
@@ -30,7 +31,7 @@ type Edit struct {
 	Contracts Accepter
 	Messages  StatusReader
 	Log       Replayer
-	Caller    Caller
+	Waker     wake.Ringer
 	Intake    *httpio.Intake
 	MaxBody   int64 // in bytes
 	Logger    *slog.Logger
@@ -43,7 +44,7 @@ func (f *Edit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	answerReplay(w, st, f.Caller)
+	answerReplay(w, st, f.Waker)
 	f.Logger.Info("write: edited", "invocation_id", httpio.InvocationID(r), "message_id", st.Message.Public().String(),
 		"lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
 }

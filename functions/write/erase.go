@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/httpio"
 	"weir/internal/lane"
+	"weir/internal/wake"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -36,7 +37,7 @@ type Erase struct {
 	Log      Eraser
 	Audit    Redactor
 	Files    Files // nil = weir.yaml has no intake.files
-	Caller   Caller
+	Waker    wake.Ringer
 	Logger   *slog.Logger
 }
 
@@ -49,7 +50,7 @@ func (f *Erase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpio.WriteJSON(w, http.StatusOK, wire.NewMessage(st))
-	f.Caller.Call(st.Message.ID.Lane)
+	f.Waker.Ring(st.Message.ID.Lane)
 	f.Logger.Info("write: erased", "invocation_id", httpio.InvocationID(r), "message_id",
 		st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
 }

@@ -46,7 +46,7 @@ func (f *erasable) Redact(_ context.Context, subject, erasedKey string) error {
 	return f.redactFail
 }
 
-func (f *erasable) Call(int) { f.calls = append(f.calls, "call") }
+func (f *erasable) Ring(int) { f.calls = append(f.calls, "call") }
 
 func TestErase(t *testing.T) {
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestErase(t *testing.T) {
 			t.Parallel()
 			f := c.log
 			mux := http.NewServeMux()
-			mux.Handle("/api/messages/{id}/erase", &write.Erase{Messages: &f, Log: &f, Audit: &f, Caller: &f,
+			mux.Handle("/api/messages/{id}/erase", &write.Erase{Messages: &f, Log: &f, Audit: &f, Waker: &f,
 				Logger: quiet})
 			w := httptest.NewRecorder()
 			mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/messages/"+id.String()+"/erase", nil))
@@ -111,7 +111,7 @@ func TestErase_RemovesTheFileFirst(t *testing.T) {
 			t.Parallel()
 			log := &erasable{stage: weir.Dead}
 			mux := http.NewServeMux()
-			mux.Handle("/api/messages/{id}/erase", &write.Erase{Messages: log, Log: log, Audit: log, Caller: log,
+			mux.Handle("/api/messages/{id}/erase", &write.Erase{Messages: log, Log: log, Audit: log, Waker: log,
 				Logger: quiet,
 				Files:  files{log, c.fail}})
 			w := httptest.NewRecorder()

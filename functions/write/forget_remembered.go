@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"weir/internal/httpio"
+	"weir/internal/wake"
 	"weir/internal/wire"
 )
 
@@ -18,7 +19,7 @@ type RememberedForgetter interface {
 // ForgetRemembered serves POST /api/remembered/forget. All fields are needed.
 type ForgetRemembered struct {
 	Log    RememberedForgetter
-	Caller Caller
+	Waker  wake.Ringer
 	LaneOf func(key string) int
 	Logger *slog.Logger
 }
@@ -31,7 +32,7 @@ func (f *ForgetRemembered) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpio.WriteJSON(w, http.StatusAccepted, list)
-	f.Caller.Call(list.Lane)
+	f.Waker.Ring(list.Lane)
 	f.Logger.Info("write: forgetting of a remembered id asked", "invocation_id", httpio.InvocationID(r),
 		"lane", list.Lane)
 }

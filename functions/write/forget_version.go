@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/httpio"
 	"weir/internal/lane"
+	"weir/internal/wake"
 	"weir/internal/wire"
 )
 
@@ -19,7 +20,7 @@ type VersionForgetter interface {
 // ForgetVersion serves POST /api/versions/forget. All fields are needed.
 type ForgetVersion struct {
 	Log    VersionForgetter
-	Caller Caller
+	Waker  wake.Ringer
 	LaneOf func(key string) int
 	Logger *slog.Logger
 }
@@ -38,7 +39,7 @@ func (f *ForgetVersion) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpio.WriteJSON(w, http.StatusAccepted, list)
-	f.Caller.Call(list.Lane)
+	f.Waker.Ring(list.Lane)
 	f.Logger.Info("write: forgetting of a version asked", "invocation_id", httpio.InvocationID(r), "message_id",
 		list.Versions[0].MessageID, "lane", list.Lane)
 }

@@ -25,7 +25,7 @@ func (f *versions) ForgetVersion(_ context.Context, key, contract string) (lane.
 		Nonce: "00000000000000000000"}}, nil
 }
 
-func (f *versions) Call(lane int) { f.called = append(f.called, lane) }
+func (f *versions) Ring(lane int) { f.called = append(f.called, lane) }
 
 func (f *versions) ForgetRemembered(_ context.Context, key, contract string) (string, error) {
 	_, err := f.ForgetVersion(context.Background(), key, contract)
@@ -66,8 +66,8 @@ func checkForgetting(t *testing.T, thing, granted string) {
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
 			handlers := map[string]http.Handler{
-				"version":    &write.ForgetVersion{Log: f, Caller: f, LaneOf: laneOfThree, Logger: quiet},
-				"remembered": &write.ForgetRemembered{Log: f, Caller: f, LaneOf: laneOfThree, Logger: quiet},
+				"version":    &write.ForgetVersion{Log: f, Waker: f, LaneOf: laneOfThree, Logger: quiet},
+				"remembered": &write.ForgetRemembered{Log: f, Waker: f, LaneOf: laneOfThree, Logger: quiet},
 			}
 			handlers[thing].ServeHTTP(w, r)
 			if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {

@@ -24,9 +24,6 @@ type Pauser interface {
 	ReadPauses(ctx context.Context) ([]weir.Pause, error)
 }
 
-// Caller makes this or another process drain the lane. Call returns at once.
-type Caller interface{ Call(lane int) }
-
 // Pause serves POST /api/pause. All fields are needed.
 type Pause struct {
 	Pauser Pauser

@@ -17,7 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// pauses implements write.Pauser and write.Caller in memory.
+// pauses implements write.Pauser and wake.Ringer in memory.
 type pauses struct {
 	mu     sync.Mutex
 	all    map[weir.Pause]bool // the pauses in force
@@ -57,7 +57,7 @@ func (f *pauses) ReadPauses(context.Context) ([]weir.Pause, error) {
 	return out, nil
 }
 
-func (f *pauses) Call(lane int) {
+func (f *pauses) Ring(lane int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.called = append(f.called, lane)
@@ -76,7 +76,7 @@ func (f *pauses) postPause(t *testing.T, address, body string) (status int, text
 	var h http.Handler = &write.Pause{Pauser: f, NameAuthor: nameAuthor, Lanes: 3, LaneOf: laneOfThree, Now: now,
 		Logger: quiet}
 	if address == "resume" {
-		h = &write.Resume{Pauser: f, Caller: f, Lanes: 3, LaneOf: laneOfThree, Logger: quiet}
+		h = &write.Resume{Pauser: f, Waker: f, Lanes: 3, LaneOf: laneOfThree, Logger: quiet}
 	}
 	r, w := httptest.NewRequest(http.MethodPost, "/api/"+address, strings.NewReader(body)), httptest.NewRecorder()
 	r.Header.Set("Content-Type", "application/json")

@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/httpio"
 	"weir/internal/lane"
+	"weir/internal/wake"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -20,7 +21,7 @@ type Replayer interface {
 // Replay serves POST /api/messages/{id}/replay. All fields are needed.
 type Replay struct {
 	Log    Replayer
-	Caller Caller
+	Waker  wake.Ringer
 	Logger *slog.Logger
 }
 
@@ -32,7 +33,7 @@ func (f *Replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	answerReplay(w, st, f.Caller)
+	answerReplay(w, st, f.Waker)
 	f.Logger.Info("write: replay asked", "invocation_id", httpio.InvocationID(r), "message_id",
 		st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
 }
@@ -49,9 +50,9 @@ func (f *Replay) requestReplay(r *http.Request) (weir.Status, error) {
 	return f.Log.Replay(r.Context(), id, lane.ReplayOptions{Force: force})
 }
 
-func answerReplay(w http.ResponseWriter, st weir.Status, caller Caller) {
+func answerReplay(w http.ResponseWriter, st weir.Status, waker wake.Ringer) {
 	httpio.WriteJSON(w, http.StatusAccepted, wire.NewMessage(st))
-	caller.Call(st.Message.ID.Lane)
+	waker.Ring(st.Message.ID.Lane)
 }
 
 func readForce(r *http.Request) (bool, error) {

@@ -53,7 +53,7 @@ func (d *dead) Accept(_ context.Context, contentType string, body []byte) (weir.
 	return weir.Message{Contract: words[0], Key: words[1], Version: words[2], ContentType: contentType, Body: body}, nil
 }
 
-func (d *dead) Call(lane int) {
+func (d *dead) Ring(lane int) {
 	if lane == 2 {
 		d.called++
 	}
@@ -62,8 +62,8 @@ func (d *dead) Call(lane int) {
 // postChange posts a change. The strings in header are names and values, alternately.
 func (d *dead) postChange(address, body string, header ...string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
-	mux.Handle("/api/messages/{id}/replay", &write.Replay{Log: d, Caller: d, Logger: quiet})
-	mux.Handle("/api/messages/{id}/edit", &write.Edit{Contracts: d, Messages: d, Log: d, Caller: d,
+	mux.Handle("/api/messages/{id}/replay", &write.Replay{Log: d, Waker: d, Logger: quiet})
+	mux.Handle("/api/messages/{id}/edit", &write.Edit{Contracts: d, Messages: d, Log: d, Waker: d,
 		Intake: httpio.NewIntake(1, 100), MaxBody: 100,
 		Logger: quiet})
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/api/messages/"+address,

@@ -5,13 +5,14 @@ import (
 	"net/http"
 
 	"weir/internal/httpio"
+	"weir/internal/wake"
 	"weir/internal/weir"
 )
 
 // Resume serves POST /api/resume. All fields are needed.
 type Resume struct {
 	Pauser Pauser
-	Caller Caller
+	Waker  wake.Ringer
 	Lanes  int
 	LaneOf func(key string) int
 	Logger *slog.Logger
@@ -40,7 +41,7 @@ func (f *Resume) resumeTarget(w http.ResponseWriter, r *http.Request) ([]weir.Pa
 	err = forEachLane(lanes, func(i int) error {
 		err := f.Pauser.Resume(r.Context(), lanes[i], key)
 		if err == nil {
-			f.Caller.Call(lanes[i])
+			f.Waker.Ring(lanes[i])
 		}
 		return err
 	})

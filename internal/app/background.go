@@ -66,7 +66,7 @@ func (a *App) newSchedules(p *pipeline) *recur.Runner {
 	return recur.New(recur.Config{
 		Store:     p.newScheduleStore(),
 		Log:       tracedLog{p.appender, p.store.Messages(), a.instruments.export},
-		Contracts: a.contracts, Tickets: p.tickets, Now: time.Now, Skew: a.account.Skew, Logger: a.log,
+		Contracts: a.contracts, Waker: p.waker.Filed(), Now: time.Now, Skew: a.account.Skew, Logger: a.log,
 		Limits: a.settings.Schedules.recurLimits(),
 	})
 }
@@ -96,7 +96,7 @@ func (r *running) newReplays() *replay.Runner {
 	}
 	return replay.New(replay.Config{
 		Store: r.store, Log: replay.LogOf(r.store), Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
-		Wake: r.waker.Call, Finished: finished, Interval: r.settings.Delivery.Rate.interval(), Now: time.Now,
+		Wake: r.waker.Ring, Finished: finished, Interval: r.settings.Delivery.Rate.interval(), Now: time.Now,
 		Logger: r.log,
 	})
 }
@@ -126,7 +126,7 @@ func (r *running) newBatches() *batch.Runner {
 		Contracts: r.contracts, MaxBody: int64(r.settings.MaxBody),
 		Filer: r.newFiler(tracedAppender{r.appender, r.instruments.export}, r.upstreams),
 		Log:   tracedParts{r.appender, r.instruments.export},
-		Wake:  r.wakeFiled, Refused: submissions{r.instruments, history.WayBatch}.Refused, Now: time.Now, Logger: r.log,
+		Wake:  r.waker.Filed().Ring, Refused: submissions{r.instruments, history.WayBatch}.Refused, Now: time.Now, Logger: r.log,
 	}
 	if r.settings.Intake.Files != nil {
 		cfg.FinishFile = func(ctx context.Context, b wire.Batch, file string) error {
@@ -137,13 +137,6 @@ func (r *running) newBatches() *batch.Runner {
 		cfg.Quotas = r.upstreams
 	}
 	return batch.New(cfg)
-}
-
-// wakeFiled is called after this process has appended a message in the background. It wakes the lane, and enqueues a
-// ticket for other processes. It returns at once.
-func (r *running) wakeFiled(number int) {
-	r.waker.WakeOffered(number)
-	r.tickets.EnqueueAsync(number)
 }
 
 // newInbox returns nil if weir.yaml has no intake.files.
@@ -159,7 +152,7 @@ func (r *running) newInbox() *inbox.Collector {
 		Batches: r.batches, Messages: r.store.Messages(), CanSplit: len(r.contracts.SplitPaths()) > 0,
 		MaxBody: int64(r.settings.MaxBody), Quiet: time.Duration(s.Quiet), Folders: s.inboxFolders(), RefusesOthers: s.Others == refuseOthers,
 		Retention: time.Duration(s.retentionOrDefault()),
-		Wake:      r.wakeFiled, Refused: submissions{r.instruments, history.WayFile}.Refused, Now: time.Now, Logger: r.log,
+		Wake:      r.waker.Filed().Ring, Refused: submissions{r.instruments, history.WayFile}.Refused, Now: time.Now, Logger: r.log,
 	})
 }
 

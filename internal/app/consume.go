@@ -112,10 +112,7 @@ func (a *App) newConsumeWork(ctx context.Context, store *lane.Store) consumeWork
 		}}
 	}
 	p := newPipeline(context.WithoutCancel(ctx), a, store, pipelineConfig{sender: a.newSender()})
-	wake := func(lane int) {
-		p.waker.WakeOffered(lane)
-		p.tickets.EnqueueAsync(lane)
-	}
+	wake := p.waker.Filed().Ring
 	p.appender.OnWake = wake
 	return consumeWork{p.appender, wake, pollDrainer{p.drainer, p}.Close}
 }
@@ -137,11 +134,11 @@ type tracedAppender struct {
 	export *telemetry.Export
 }
 
-// AppendWithoutWake implements filing.Appender.
-func (t tracedAppender) AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (
+// Append implements filing.Appender.
+func (t tracedAppender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (
 	filed lane.Receipt, err error) {
 	err = t.export.File(ctx, &m, func(ctx context.Context) error {
-		filed, err = t.Appender.AppendWithoutWake(ctx, m, idempotencyKey)
+		filed, err = t.Appender.Append(ctx, m, idempotencyKey)
 		return err
 	})
 	return filed, err

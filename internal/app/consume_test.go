@@ -40,7 +40,7 @@ contracts: [{ name: article, root: article, key: ./@path }]
 				t.Fatal(err)
 			}
 			work := a.newConsumeWork(t.Context(), store)
-			filed, err := work.appender.AppendWithoutWake(t.Context(), weir.Message{Contract: "article", Key: "/a",
+			filed, err := work.appender.Append(t.Context(), weir.Message{Contract: "article", Key: "/a",
 				ContentType: "application/xml", Body: []byte("<article path='/a'/>")}, "id-1")
 			if err != nil {
 				t.Fatal(err)

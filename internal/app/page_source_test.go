@@ -45,8 +45,8 @@ func TestPageSource_Try(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// AppendWithoutWake wakes no drainer, so no holder delivers the message during the test.
-	filed, err := r.appender.AppendWithoutWake(t.Context(), m, "")
+	// Append wakes no drainer, so no holder delivers the message during the test.
+	filed, err := r.appender.Append(t.Context(), m, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func newTestHolder(t *testing.T, r *running) *testHolder {
 // append appends a message of a key. No holder but h delivers it, because no drainer is woken.
 func (h *testHolder) append(key string) *lane.Entry {
 	h.t.Helper()
-	filed, err := h.appender.AppendWithoutWake(h.t.Context(), weir.Message{Contract: "article", Key: key,
+	filed, err := h.appender.Append(h.t.Context(), weir.Message{Contract: "article", Key: key,
 		ContentType: "application/xml", Body: []byte("<article/>")}, "")
 	if err != nil {
 		h.t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"weir/internal/residence"
 	"weir/internal/storage/embedded"
 	"weir/internal/ticket"
+	"weir/internal/wake"
 	"weir/internal/weir"
 )
 
@@ -20,7 +21,7 @@ import (
 //	functions/receive, schedules ──▶ appender ──▶ lane (storage)
 //	                                    │ OnFiled: offers the stored messages, with their bodies
 //	                                    ▼
-//	                                 laneWaker ──▶ drainer ──▶ CMS
+//	                                 wake.Waker ─▶ drainer ──▶ CMS
 //	                                    │
 //	                                    └─ ticket ──▶ queue ──▶ drainer of another process
 type pipeline struct {
@@ -30,7 +31,7 @@ type pipeline struct {
 	notifier  *notify.Sender
 	permit    *residence.Permit // nil = no Functions host runs this process
 	drainer   *drain.Drainer
-	waker     laneWaker
+	waker     wake.Waker
 	appender  *lane.Appender
 	schedules *recur.Runner
 }
@@ -55,7 +56,7 @@ func newPipeline(ctx context.Context, a *App, store *lane.Store, cfg pipelineCon
 	drainCfg.Sender, drainCfg.NotAfter, drainCfg.Permit = cfg.sender, cfg.notAfter, cfg.permit
 	p.drainer = drain.New(drainCfg)
 	p.bell.connect(p.answerRing)
-	p.waker = laneWaker{p.drainer, p.tickets, cfg.ticketsOnly}
+	p.waker = wake.Waker{Drainer: p.drainer, Tickets: p.tickets, TicketsOnly: cfg.ticketsOnly}
 	p.appender = newAppender(a, store, p.waker)
 	p.schedules = a.newSchedules(p)
 	return p
@@ -63,10 +64,10 @@ func newPipeline(ctx context.Context, a *App, store *lane.Store, cfg pipelineCon
 
 // newAppender returns an appender that offers each stored message to the drainer, so that the drainer need not read the
 // message from storage.
-func newAppender(a *App, store *lane.Store, waker laneWaker) *lane.Appender {
+func newAppender(a *App, store *lane.Store, waker wake.Waker) *lane.Appender {
 	appender := lane.NewAppender(store, a.log)
 	appender.OnFiled = func(number int, messages []weir.Message) {
-		waker.OfferAppended(number, messages)
+		waker.Offer(number, messages)
 		a.instruments.recordAppended(number, messages)
 	}
 	appender.OnWake = waker.WakeOffered
@@ -103,6 +104,10 @@ func (p *pipeline) answerRing(number int) {
 		p.drainer.Wake(n)
 	}
 }
+
+// holderLingers is the shortest time for which a holder keeps the lease of an empty lane. A process that receives a
+// ticket keeps the lane for at least this time, so the lane needs no other ticket meanwhile.
+const holderLingers = 2 * time.Second
 
 func (a *App) ticketConfig(store *lane.Store, queue ticket.Queue) ticket.Config {
 	delay := a.settings.TicketDelay

@@ -61,7 +61,7 @@ func (r *running) listRoutes() []route {
 	turns := httpio.NewTurns(r.budgets.turns)
 	reads := httpio.NewReads(r.budgets.reads, maxBody)
 	pages := readOnly(r.newPages(turns, reads))
-	cancelOne := toTheEnd(&cancel.Function{Log: requests, Caller: waker, Logger: log})
+	cancelOne := toTheEnd(&cancel.Function{Log: requests, Waker: waker, Logger: log})
 	jobs := readOnly(&view.Replays{Jobs: r.replays, Now: now, Logger: log})
 	batched := &batches.Function{Batches: r.batches, Upstreams: r.upstreams, Memory: intake,
 		Observer: submissions{r.instruments, history.WayBatch}, Logger: log}
@@ -83,27 +83,27 @@ func (r *running) listRoutes() []route {
 		{get, "/api/messages/{id}", "status", readOnly(&status.Function{Log: messages,
 			Forecaster: r.overview, Past: pastOf{r.history}, Logger: log})},
 		{remove, "/api/messages/{id}", "cancel", cancelOne},
-		{patch, "/api/messages/{id}", "move", toTheEnd(&move.Function{Log: requests, Caller: waker, Logger: log})},
+		{patch, "/api/messages/{id}", "move", toTheEnd(&move.Function{Log: requests, Waker: waker, Logger: log})},
 		{get, "/api/messages/{id}/body", "view", readOnly(reads.Limit(log, &view.Body{Bodies: r.bodies,
 			Logger: log}))},
 		{get, "/api/messages/{id}/attempts", "view", readOnly(&view.Attempts{Source: messages, Logger: log})},
 		{get, "/api/messages/{id}/difference", "view", readOnly(&view.Difference{Bodies: r.bodies, Turns: turns,
 			Logger: log})},
 		{post, "/api/messages/{id}/cancel", "write", cancelOne},
-		{post, "/api/messages/{id}/replay", "write", toTheEnd(&write.Replay{Log: requests, Caller: waker,
+		{post, "/api/messages/{id}/replay", "write", toTheEnd(&write.Replay{Log: requests, Waker: waker,
 			Logger: log})},
 		{post, "/api/messages/{id}/edit", "write", toTheEnd(&write.Edit{Contracts: r.contracts, Messages: messages,
-			Log: requests, Caller: waker, Intake: corrected, MaxBody: maxBody, Logger: log})},
+			Log: requests, Waker: waker, Intake: corrected, MaxBody: maxBody, Logger: log})},
 		{post, "/api/messages/{id}/reveal", "write", toTheEnd(reads.Limit(log, &write.Reveal{Bodies: messages,
 			Logger: log}))},
 		{post, "/api/messages/{id}/erase", "write", toTheEnd(r.newErase())},
-		{post, "/api/messages/{id}/discard", "write", toTheEnd(&write.Discard{Log: requests, Caller: waker,
+		{post, "/api/messages/{id}/discard", "write", toTheEnd(&write.Discard{Log: requests, Waker: waker,
 			Logger: log})},
 		{post, "/api/discards", "write", toTheEnd(&write.Discards{
-			Log: bulkdiscard.Discarder{Store: r.store}, Caller: waker, Lanes: lanes,
+			Log: bulkdiscard.Discarder{Store: r.store}, Waker: waker, Lanes: lanes,
 			Now: now, Logger: log})},
 		{post, "/api/cancellations", "write", toTheEnd(&write.Cancellations{
-			Log: bulkcancel.Canceller{Store: r.store}, Caller: waker, Lanes: lanes,
+			Log: bulkcancel.Canceller{Store: r.store}, Waker: waker, Lanes: lanes,
 			Now: now, Logger: log})},
 
 		{get, "/api/lanes", "view", readOnly(&view.Lanes{Source: r.overview, Calendar: r.calendar,
@@ -116,15 +116,15 @@ func (r *running) listRoutes() []route {
 			Now: now, Logger: log})},
 		{post, "/api/pause", "write", toTheEnd(&write.Pause{Pauser: pauses,
 			NameAuthor: r.newAuditWrapper().AuthorOf, Lanes: lanes, LaneOf: laneOf, Now: now, Logger: log})},
-		{post, "/api/resume", "write", toTheEnd(&write.Resume{Pauser: pauses, Caller: waker, Lanes: lanes,
+		{post, "/api/resume", "write", toTheEnd(&write.Resume{Pauser: pauses, Waker: waker, Lanes: lanes,
 			LaneOf: laneOf, Logger: log})},
 		{get, "/api/versions", "view", readOnly(&view.Versions{Reader: messages, Contracts: s.supersedingContracts(),
 			LaneOf: laneOf, Logger: log})},
-		{post, "/api/versions/forget", "write", toTheEnd(&write.ForgetVersion{Log: requests, Caller: waker,
+		{post, "/api/versions/forget", "write", toTheEnd(&write.ForgetVersion{Log: requests, Waker: waker,
 			LaneOf: laneOf, Logger: log})},
 		{get, "/api/remembered", "view", readOnly(&view.Remembered{Reader: messages, Contracts: s.contractNames(),
 			LaneOf: laneOf, Logger: log})},
-		{post, "/api/remembered/forget", "write", toTheEnd(&write.ForgetRemembered{Log: requests, Caller: waker,
+		{post, "/api/remembered/forget", "write", toTheEnd(&write.ForgetRemembered{Log: requests, Waker: waker,
 			LaneOf: laneOf, Logger: log})},
 		{get, "/api/replays", "view", jobs},
 		{post, "/api/replays", "write", toTheEnd(&write.Replays{Jobs: r.replays, Logger: log})},
@@ -165,7 +165,7 @@ func (r *running) newReceiver(intake *httpio.Intake) http.Handler {
 	maxBody := int64(r.settings.MaxBody)
 	return r.instruments.export.Receive("/api/messages", &receive.Function{
 		Filer: r.newFiler(r.appender, r.upstreams), Upstreams: r.upstreams,
-		Drain: r.waker, Tickets: r.tickets,
+		Waker: r.waker.Filed(),
 		Waits: &await.Waits{Finals: r.drainer, Statuses: r.store.Messages(), Lanes: r.store,
 			MaxHeld: r.budgets.waits},
 		Observer:    submissions{r.instruments, history.WayPost},
@@ -176,7 +176,7 @@ func (r *running) newReceiver(intake *httpio.Intake) http.Handler {
 
 func (r *running) newErase() *write.Erase {
 	erase := &write.Erase{Messages: r.store.Messages(), Log: r.store.Requests(), Audit: r.audit,
-		Caller: r.waker, Logger: r.log}
+		Waker: r.waker, Logger: r.log}
 	if r.inbox != nil {
 		erase.Files = r.inbox
 	}

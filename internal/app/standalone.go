@@ -246,7 +246,7 @@ func (s *Server) startTriggers(ctx context.Context, r *running) {
 		s.runInBackground(ctx, "serve: queue", func() { q.Run(ctx) })
 	}
 	if s.settings.Intake.RabbitMQ != nil {
-		consumer := s.newConsumer(r.appender, r.wakeFiled, r.upstreams)
+		consumer := s.newConsumer(r.appender, r.waker.Filed().Ring, r.upstreams)
 		s.runInBackground(ctx, "serve: broker", func() { consumer.Run(ctx) })
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/storage"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
@@ -83,7 +84,7 @@ func (w *world) postCrowd(n int, change func(i int, m *weir.Message)) {
 				Body:        fmt.Append(nil, "due ", i),
 			}
 			change(i, &m)
-			_, err := w.lanes.Appender.Append(w.t.Context(), m, "")
+			_, err := lanetest.AppendAndWake(w.t.Context(), w.lanes.Appender, m, "")
 			return err
 		})
 	}

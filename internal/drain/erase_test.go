@@ -14,6 +14,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
@@ -31,7 +32,7 @@ func (w *world) postPerson(body string, change ...func(*weir.Message)) weir.ID {
 	for _, f := range change {
 		f(&m)
 	}
-	r, err := w.lanes.Appender.Append(w.t.Context(), m, "key of "+person)
+	r, err := lanetest.AppendAndWake(w.t.Context(), w.lanes.Appender, m, "key of "+person)
 	if err != nil {
 		w.t.Fatal(err)
 	}

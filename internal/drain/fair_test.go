@@ -11,6 +11,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/storage"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
@@ -46,7 +47,7 @@ func (w *world) postMany(n int, key func(int) string, change ...func(*weir.Messa
 			for _, f := range change {
 				f(&m)
 			}
-			if _, err := w.lanes.Appender.Append(w.t.Context(), m, ""); err != nil {
+			if _, err := lanetest.AppendAndWake(w.t.Context(), w.lanes.Appender, m, ""); err != nil {
 				w.t.Error(err)
 			}
 		})

@@ -27,7 +27,7 @@ func (w *world) newOfferingAppender(p *process) *lane.Appender {
 func (w *world) appendBy(a *lane.Appender, key, body string) {
 	w.t.Helper()
 	m := weir.Message{Contract: "article", Key: key, Body: []byte(body)}
-	if _, err := a.Append(w.t.Context(), m, ""); err != nil {
+	if _, err := lanetest.AppendAndWake(w.t.Context(), a, m, ""); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -85,7 +85,7 @@ func TestDrainer_Offer(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			gone := make(chan error)
 			go func() {
-				_, err := a.AppendWithoutWake(ctx, weir.Message{Contract: "article", Key: "a", Body: []byte("1")}, "")
+				_, err := a.Append(ctx, weir.Message{Contract: "article", Key: "a", Body: []byte("1")}, "")
 				gone <- err
 			}()
 			<-table.begun

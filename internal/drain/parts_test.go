@@ -13,6 +13,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
@@ -96,7 +97,7 @@ func (p *sessionParts) appendMessages(keys ...string) (ids []weir.ID) {
 func (p *sessionParts) appendMessage(m weir.Message) weir.ID {
 	p.t.Helper()
 	m.Contract, m.ContentType, m.Body = "article", "application/xml", []byte("<a/>")
-	receipt, err := p.appender.Append(p.t.Context(), m, "")
+	receipt, err := lanetest.AppendAndWake(p.t.Context(), p.appender, m, "")
 	if err != nil {
 		p.t.Fatalf("append: %v", err)
 	}

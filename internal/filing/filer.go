@@ -24,7 +24,7 @@ type Callbacks interface{ Check(address string) error }
 
 // Appender appends a message to its lane without waking the drainer of this process; see lane.Appender.
 type Appender interface {
-	AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
+	Append(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
 }
 
 // Limits enforces the contracts, rates and quotas of upstreams; see upstream.Set.
@@ -121,13 +121,13 @@ func IsRefusal(err error) bool {
 // FileValid is File for a message that Validate has returned.
 func (f *Filer) FileValid(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error) {
 	if !f.isLimited(&m) {
-		return f.Log.AppendWithoutWake(ctx, m, idempotencyKey)
+		return f.Log.Append(ctx, m, idempotencyKey)
 	}
 	settle, err := f.Limits.Admit(ctx, m.Upstream, nameSubmission(&m, idempotencyKey))
 	if err != nil {
 		return lane.Receipt{}, err
 	}
-	filed, err := f.Log.AppendWithoutWake(ctx, m, idempotencyKey)
+	filed, err := f.Log.Append(ctx, m, idempotencyKey)
 	settle(appendResult(filed, err))
 	return filed, err
 }

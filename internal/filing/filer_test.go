@@ -25,7 +25,7 @@ func (f *fake) Accept(_ context.Context, contentType string, body []byte) (weir.
 
 func (f *fake) Check(string) error { return nil }
 
-func (f *fake) AppendWithoutWake(_ context.Context, m weir.Message, key string) (lane.Receipt, error) {
+func (f *fake) Append(_ context.Context, m weir.Message, key string) (lane.Receipt, error) {
 	f.filed, f.keys = append(f.filed, m), append(f.keys, key)
 	return lane.Receipt{Message: m, Stage: weir.Queued}, nil
 }

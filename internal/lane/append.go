@@ -32,12 +32,12 @@ type Appender struct {
 	// OnFiled before the first Append.
 	OnFiled func(lane int, messages []weir.Message)
 
-	// OnWake, if set, is called when a lane has a new message. The calls come after OnFiled, in these cases:
-	//   - Append returns a new message.
+	// OnWake, if set, is called when a lane has a new message of which no caller of Append can know:
 	//   - A message becomes durable after its caller gave up.
 	//   - A large body is about to be marked as used.
 	//
-	// OnWake can be called twice for one message. It must return at once. Set OnWake before the first Append.
+	// The calls come after OnFiled. OnWake can be called twice for one message. It must return at once. Set OnWake
+	// before the first Append.
 	OnWake func(lane int)
 
 	// OnSealed, if set, is called when an append finds that its lane is sealed (see Head.IsSealed). OnSealed must
@@ -95,18 +95,10 @@ func NewAppender(s *Store, log *slog.Logger) *Appender {
 // body, Append returns an Invalid error. An empty idempotencyKey means that there is none. After an Unavailable error
 // the message may have been appended, unless IsNotAppended reports otherwise. If ctx ends before the message's row is
 // sent to storage, there will be no row.
+//
+// The caller makes a process look at the lane: a receiver answers the post first. On a machine with few cores, a
+// delivery that begins before the answer would delay the answer.
 func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
-	r, err := a.AppendWithoutWake(ctx, m, idempotencyKey)
-	if err == nil && !r.Duplicate {
-		a.wakeLane(r.Message.ID.Lane)
-	}
-	return r, err
-}
-
-// AppendWithoutWake appends a message as Append does. But it does not call OnWake when it returns a new message. A
-// receiver uses AppendWithoutWake to answer the post first, and then wakes the lane itself. On a machine with few
-// cores, a delivery that begins before the answer would delay the answer.
-func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	sub, known, err := a.newSubmission(ctx, m, idempotencyKey)
 	if sub == nil {
 		return known, err

@@ -55,7 +55,7 @@ type orderedDraft struct {
 // its lane may be appended. The only error that refuses a message for good is that of errOtherBody.
 func (d *orderedDraft) hasFailed() bool { return d.err != nil && weir.KindOf(d.err) != weir.Invalid }
 
-// AppendInOrder appends messages as AppendWithoutWake does, with few transactions, and returns a
+// AppendInOrder appends messages as Append does, with few transactions, and returns a
 // receipt or an error for each. A message is appended only if each earlier message of the same lane
 // in drafts is in the log, or is refused for good, because its idempotency key was used for another
 // body. A repeated call with the same idempotency keys appends the rest, in order. AppendInOrder

@@ -23,7 +23,7 @@ type fakeLanes struct {
 	file func(ctx context.Context, m weir.Message, key string) (lane.Receipt, error)
 }
 
-func (f *fakeLanes) AppendWithoutWake(ctx context.Context, m weir.Message, key string) (lane.Receipt, error) {
+func (f *fakeLanes) Append(ctx context.Context, m weir.Message, key string) (lane.Receipt, error) {
 	return f.file(ctx, m, key)
 }
 

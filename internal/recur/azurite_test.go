@@ -43,7 +43,7 @@ func TestRunner_OnAzurite(t *testing.T) {
 				*lane.Appender
 				lane.Messages
 			}{lane.NewAppender(lanes, quiet), lanes.Messages()},
-			Contracts: contracts{}, Tickets: noTickets{}, Now: clock.Now, Logger: quiet,
+			Contracts: contracts{}, Waker: noRinger{}, Now: clock.Now, Logger: quiet,
 		})
 		t.Cleanup(func() { r.Close(context.Background()) })
 		return r

@@ -69,7 +69,7 @@ func (w *world) newLimitedRunner(actor string, ahead time.Duration, limits recur
 	r := recur.New(recur.Config{
 		Store:     &recur.Store{Table: store.Table, Bodies: store.Bodies, Now: now},
 		Log:       &log{lane.NewAppender(store, quiet), store, w, actor},
-		Contracts: contracts{}, Tickets: noTickets{}, Now: now, Logger: quiet, Limits: limits,
+		Contracts: contracts{}, Waker: noRinger{}, Now: now, Logger: quiet, Limits: limits,
 		Skew: func(context.Context) (time.Duration, error) { return -ahead, nil },
 	})
 	w.t.Cleanup(func() {
@@ -106,9 +106,9 @@ func (l *log) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return st, err
 }
 
-type noTickets struct{}
+type noRinger struct{}
 
-func (noTickets) EnqueueAsync(int) {}
+func (noRinger) Ring(int) {}
 
 // contracts accepts a body that begins with <a key="…" and has no '!'.
 type contracts struct{}

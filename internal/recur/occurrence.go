@@ -323,8 +323,8 @@ func (r *Runner) appendMessage(ctx context.Context, m weir.Message, key string) 
 		return receipt, err
 	}
 	id := receipt.Message.ID
-	// A duplicate gets a ticket, too: the process that appended the message may have crashed before it put a ticket.
-	r.cfg.Tickets.EnqueueAsync(id.Lane)
+	// A duplicate is rung, too: the process that appended the message may have crashed before it rang.
+	r.cfg.Waker.Ring(id.Lane)
 	if receipt.Duplicate {
 		return receipt, nil
 	}

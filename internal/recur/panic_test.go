@@ -35,7 +35,7 @@ func TestRunner_TriesAgainAfterAPanic(t *testing.T) {
 		r := recur.New(recur.Config{
 			Store:     &recur.Store{Table: store.Table, Bodies: store.Bodies, Now: time.Now},
 			Log:       &log{lane.NewAppender(store, quiet), store, w, "a"},
-			Contracts: panickingContracts{left: &left}, Tickets: noTickets{}, Now: time.Now, Logger: quiet,
+			Contracts: panickingContracts{left: &left}, Waker: noRinger{}, Now: time.Now, Logger: quiet,
 		})
 		defer r.Close(t.Context())
 		if err := r.Load(t.Context()); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/panics"
+	"weir/internal/wake"
 	"weir/internal/weir"
 )
 
@@ -31,15 +32,12 @@ type Accepter interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }
 
-// Tickets enqueues a ticket for a lane, without making the caller wait.
-type Tickets interface{ EnqueueAsync(lane int) }
-
 // Config configures a Runner. All fields are required, except Skew, Rand and Limits.
 type Config struct {
 	Store     *Store
 	Log       Log
 	Contracts Accepter
-	Tickets   Tickets
+	Waker     wake.Ringer
 	Now       func() time.Time
 	// Skew returns the time by which the clock of storage is ahead of Now; nil = it is Now.
 	Skew   func(context.Context) (time.Duration, error)

@@ -489,7 +489,7 @@ func TestRunner_Refused(t *testing.T) {
 		w.putSchedule(r, "s", newDefinition("@every 1h"))
 		strict := recur.New(recur.Config{
 			Store: &recur.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Now: time.Now},
-			Log:   &log{nil, w.newStore(""), w, ""}, Contracts: refusing{}, Tickets: noTickets{}, Now: time.Now,
+			Log:   &log{nil, w.newStore(""), w, ""}, Contracts: refusing{}, Waker: noRinger{}, Now: time.Now,
 			Logger: quiet,
 		})
 		defer strict.Close(t.Context())

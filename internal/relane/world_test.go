@@ -162,7 +162,7 @@ func (w *world) post(h *handler, key, body string, change ...func(*weir.Message)
 	for _, f := range change {
 		f(&m)
 	}
-	r, err := h.appends.Append(w.t.Context(), m, s.idem)
+	r, err := lanetest.AppendAndWake(w.t.Context(), h.appends, m, s.idem)
 	if err != nil {
 		w.t.Fatalf("post: %v", err)
 	}
@@ -240,7 +240,7 @@ func (w *world) checkPromises(h *handler, waiting int64) {
 	w.t.Helper()
 	for _, s := range w.sent {
 		stage := w.readStage(h, s)
-		r, err := h.appends.Append(w.t.Context(), weir.Message{Contract: "article", Key: s.key, Body: []byte(s.body)},
+		r, err := lanetest.AppendAndWake(w.t.Context(), h.appends, weir.Message{Contract: "article", Key: s.key, Body: []byte(s.body)},
 			s.idem)
 		if err != nil || !r.Duplicate || r.Message.Public() != s.id || r.Stage != stage {
 			w.t.Errorf("%q again: %+v, %v; want %+v", s.body, r, err, s.id)

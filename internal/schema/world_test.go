@@ -25,7 +25,9 @@ import (
 	"weir/internal/recur"
 	"weir/internal/replay"
 	"weir/internal/storage/memory"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/ticket"
+	"weir/internal/wake"
 	"weir/internal/weir"
 )
 
@@ -124,7 +126,7 @@ func (w *world) start(lanes int) {
 	p.appender.OnFiled, p.appender.OnWake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.schedules = recur.New(recur.Config{
 		Store: &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
-		Log:   scheduleLog{p.appender, p.store.Messages()}, Contracts: accepter{}, Tickets: p.tickets,
+		Log:   scheduleLog{p.appender, p.store.Messages()}, Contracts: accepter{}, Waker: wake.Waker{Drainer: p.drainer, Tickets: p.tickets}.Filed(),
 		Now: time.Now, Rand: drawHalf, Logger: quietLog,
 	})
 	p.replays = replay.New(replay.Config{
@@ -236,7 +238,7 @@ func (w *world) post(m weir.Message) weir.ID {
 	if m.Body == nil {
 		m.Body = []byte("<article/>")
 	}
-	r, err := w.appender.Append(w.Context(), m, rand.Text())
+	r, err := lanetest.AppendAndWake(w.Context(), w.appender, m, rand.Text())
 	w.must(err)
 	return r.Message.ID
 }

@@ -119,7 +119,7 @@ func (p *process) eraseByRequest(ctx context.Context, id weir.ID) (weir.Status, 
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/api/messages/"+id.String()+"/erase", nil)
 	r.SetPathValue("id", id.String())
 	answer := httptest.NewRecorder()
-	(&write.Erase{Messages: p.store.Messages(), Log: p.store.Requests(), Audit: p.audit, Caller: noCaller{},
+	(&write.Erase{Messages: p.store.Messages(), Log: p.store.Requests(), Audit: p.audit, Waker: noRinger{},
 		Logger: discardLog}).ServeHTTP(answer, r)
 	kinds := map[int]weir.Kind{http.StatusConflict: weir.Conflict, http.StatusNotFound: weir.NotFound,
 		http.StatusServiceUnavailable: weir.Unavailable}
@@ -133,9 +133,9 @@ func (p *process) eraseByRequest(ctx context.Context, id weir.ID) (weir.Status, 
 	return weir.Status{}, &weir.Error{Kind: kind, Op: "erase", Message: answer.Body.String()}
 }
 
-type noCaller struct{}
+type noRinger struct{}
 
-func (noCaller) Call(int) {}
+func (noRinger) Ring(int) {}
 
 // noteErasure records a request to erase a message, with the entries that storage has at that time.
 func (c *checker) noteErasure(id weir.ID, key string) *erasure {

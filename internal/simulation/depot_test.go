@@ -86,7 +86,7 @@ func (w *depot) newClerk(name string) *clerk {
 		Lease: depotLease, Wake: p.drainer.Wake, Now: time.Now, Logger: discardLog})
 	plans := &recur.Store{Table: table, Bodies: blobs, Now: time.Now}
 	p.schedules = recur.New(recur.Config{Store: plans, Log: recurringLog{appender, p.store.Messages()},
-		Contracts: w.contracts, Tickets: noTickets{}, Now: time.Now, Rand: w.dice.newSource(name + " schedules"),
+		Contracts: w.contracts, Waker: noRinger{}, Now: time.Now, Rand: w.dice.newSource(name + " schedules"),
 		Logger: discardLog})
 	retention := &lane.Retention{Store: p.store, KeepFinal: keepMessages, KeepDead: keepMessages,
 		TimeShare: 5 * time.Second}

@@ -28,6 +28,7 @@ import (
 	"weir/internal/sweeper"
 	"weir/internal/ticket"
 	"weir/internal/upkeep"
+	"weir/internal/wake"
 )
 
 // slot is one instance of the platform. Its host runs one process after the other.
@@ -140,7 +141,7 @@ func (s *slot) startProcess() {
 	p.appends = lane.NewAppender(p.store, discardLog)
 	p.appends.OnFiled, p.appends.OnWake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.runner = runnerOf(&recur.Store{Table: p.newTable(""), Bodies: p.store.Bodies, Now: p.now},
-		recurringLog{p.appends, p.store.Messages()}, p.bell,
+		recurringLog{p.appends, p.store.Messages()}, wake.Waker{Drainer: p.drainer, Tickets: p.bell}.Filed(),
 		w.dice.newSource(p.name+" recur"))
 	p.process = &tickets.Function{Answerer: &stay.Answerer{Drainer: p.drainer, Permit: p.permit, Tickets: p.bell,
 		Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: discardLog}, Logger: discardLog}

@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/recur"
+	"weir/internal/wake"
 	"weir/internal/weir"
 )
 
@@ -39,16 +40,12 @@ func recurringBody(due time.Time) string {
 	return fmt.Sprintf("<r due='%s'/>", due.UTC().Format(time.RFC3339))
 }
 
-func runnerOf(store *recur.Store, log recurringLog, bell recur.Tickets, draw func() float64) *recur.Runner {
+func runnerOf(store *recur.Store, log recurringLog, waker wake.Ringer, draw func() float64) *recur.Runner {
 	return recur.New(recur.Config{
 		Store: store, Log: log,
-		Contracts: accepter{}, Tickets: bell, Now: store.Now, Rand: draw, Logger: discardLog,
+		Contracts: accepter{}, Waker: waker, Now: store.Now, Rand: draw, Logger: discardLog,
 	})
 }
-
-type noTickets struct{}
-
-func (noTickets) EnqueueAsync(int) {}
 
 // putSchedule creates the schedule, as a user does, before the instances start.
 func (w *world) putSchedule(ctx context.Context) error {
@@ -56,7 +53,7 @@ func (w *world) putSchedule(ctx context.Context) error {
 		return nil
 	}
 	log := recurringLog{lane.NewAppender(w.check.store, discardLog), w.check.store.Messages()}
-	r := runnerOf(&recur.Store{Table: w.account.Table(), Bodies: w.check.store.Bodies, Now: time.Now}, log, noTickets{},
+	r := runnerOf(&recur.Store{Table: w.account.Table(), Bodies: w.check.store.Bodies, Now: time.Now}, log, noRinger{},
 		w.dice.newSource("schedule"))
 	_, _, err := r.Put(ctx, recurring, recur.Definition{
 		Cron: fmt.Sprintf("@every %s", w.every), Message: []byte("<r due='{{.DueAt}}'/>"), Missed: recur.All,

@@ -14,6 +14,7 @@ import (
 	"weir/internal/relane"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
@@ -236,7 +237,7 @@ func (w *town) postLetter(l *letter) {
 		w.mu.Unlock()
 		if p != nil && !p.isDead() {
 			ctx, cancel := context.WithTimeout(p.ctx, patience)
-			r, err := p.appends.Append(ctx, m, name)
+			r, err := lanetest.AppendAndWake(ctx, p.appends, m, name)
 			cancel()
 			if err == nil && !p.isDead() {
 				if id := r.Message.Public(); !l.id.IsZero() && id != l.id {

@@ -153,7 +153,7 @@ func (w *world) sendOther(ctx context.Context, s *submission) {
 // receiveMessage appends a message, and then wakes the message's lane, even if the upstream has given up. The wake
 // comes after a drawn delay, because the real receiver first writes the answer. A duplicate wakes no lane.
 func (p *process) receiveMessage(ctx context.Context, name string, m weir.Message, idem string) (lane.Receipt, error) {
-	r, err := p.appends.AppendWithoutWake(ctx, m, idem)
+	r, err := p.appends.Append(ctx, m, idem)
 	if err == nil && !r.Duplicate {
 		p.w.loose.Go(func() {
 			time.Sleep(p.w.dice.drawBetween("wake "+name, 0, 200*time.Microsecond))

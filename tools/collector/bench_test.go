@@ -21,13 +21,12 @@ import (
 	"weir/tools/collector"
 )
 
-// noEffects replaces the tickets, the drainer and the observer of functions/receive. It does nothing.
+// noEffects replaces the waker and the observer of functions/receive. It does nothing.
 type noEffects struct{}
 
-func (noEffects) EnqueueAsync(int) {}
-func (noEffects) WakeOffered(int)  {}
-func (noEffects) Refused(error)    {}
-func (noEffects) Sent(string)      {}
+func (noEffects) Ring(int)      {}
+func (noEffects) Refused(error) {}
+func (noEffects) Sent(string)   {}
 
 // BenchmarkReceive posts a message to functions/receive, with storage in memory. The case Off exports nothing. The
 // cases On and Unsampled export telemetry to a collector in this process. The case On samples each trace, and the case
@@ -81,6 +80,6 @@ func newReceiver(b *testing.B, log *slog.Logger) http.Handler {
 		b.Fatal(err)
 	}
 	filer := &filing.Filer{Contracts: contracts, Log: lane.NewAppender(store, log)}
-	return &receive.Function{Filer: filer, Tickets: noEffects{}, Drain: noEffects{},
+	return &receive.Function{Filer: filer, Waker: noEffects{},
 		Observer: noEffects{}, Fingerprint: func(*http.Request) string { return "" }, Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
 }

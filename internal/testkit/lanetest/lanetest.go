@@ -80,11 +80,20 @@ func (l *Lanes) Append(key, body string, changes ...func(*weir.Message)) weir.ID
 		change(&m)
 	}
 	m.Size = len(m.Body)
-	receipt, err := l.Appender.Append(l.t.Context(), m, "")
+	receipt, err := AppendAndWake(l.t.Context(), l.Appender, m, "")
 	if err != nil {
 		l.t.Fatalf("append: %v", err)
 	}
 	return receipt.Message.ID
+}
+
+// AppendAndWake appends a message, and then calls OnWake if the message is new.
+func AppendAndWake(ctx context.Context, a *lane.Appender, m weir.Message, idempotencyKey string) (lane.Receipt, error) {
+	receipt, err := a.Append(ctx, m, idempotencyKey)
+	if err == nil && !receipt.Duplicate && a.OnWake != nil {
+		a.OnWake(receipt.Message.ID.Lane)
+	}
+	return receipt, err
 }
 
 // Status returns the stored status of a message.

@@ -15,20 +15,21 @@ import (
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
 	"weir/internal/ticket"
+	"weir/internal/wake"
 	"weir/internal/weir"
 )
 
-// If delivery.instances is processInstance, no method of laneWaker makes this instance read a lane. Call and Wake
+// If delivery.instances is processInstance, no method of wake.Waker makes this instance read a lane. Ring and Wake
 // enqueue a ticket instead. One ticket is enough for all calls within two seconds (holderLingers).
-func TestLaneWaker(t *testing.T) {
+func TestWaker(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		instances string
 		readsLane bool
 		tickets   map[string]int // wanted number of tickets after 50 calls within a second, by called method
 	}{
-		"Any":     {anyInstance, true, map[string]int{"call": 1, "wake": 0, "offer": 0}},
-		"Process": {processInstance, false, map[string]int{"call": 1, "wake": 1, "offer": 0}},
+		"Any":     {anyInstance, true, map[string]int{"ring": 1, "wake": 0, "offer": 1}},
+		"Process": {processInstance, false, map[string]int{"ring": 1, "wake": 1, "offer": 1}},
 	} {
 		for called, want := range c.tickets {
 			t.Run(name+" "+called, func(t *testing.T) {
@@ -48,12 +49,12 @@ func TestLaneWaker(t *testing.T) {
 					tickets := ticket.New(a.ticketConfig(store, queue))
 					drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Tickets: tickets,
 						Lease: 15 * time.Second, Now: time.Now, Log: a.log})
-					waker := laneWaker{drainer, tickets, a.settings.deliversByTicket()}
+					waker := wake.Waker{Drainer: drainer, Tickets: tickets, TicketsOnly: a.settings.deliversByTicket()}
 					for range 50 {
 						map[string]func(){
-							"call":  func() { waker.Call(0) },
+							"ring":  func() { waker.Ring(0) },
 							"wake":  func() { waker.Wake(0) },
-							"offer": func() { waker.OfferAppended(0, []weir.Message{{}}); waker.WakeOffered(0) },
+							"offer": func() { waker.Offer(0, []weir.Message{{}}); waker.Filed().Ring(0) },
 						}[called]()
 						time.Sleep(20 * time.Millisecond)
 					}
