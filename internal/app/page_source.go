@@ -31,9 +31,7 @@ func (r *running) newPages(turns *httpio.Turns, reads *httpio.Reads) http.Handle
 		signOut = r.door.SignOut()
 	}
 	return dashboard.New(
-		dashboard.Config{SignOut: signOut, Lanes: source, Past: source, Messages: source, Errors: source,
-			Replays: source, Batches: source, Schedules: source, Changes: source,
-			Obstacles: source, Reads: reads, ProofFor: r.newAuditWrapper().ProofFor,
+		dashboard.Config{SignOut: signOut, Source: source, Reads: reads, ProofFor: r.newAuditWrapper().ProofFor,
 			Contracts: r.settings.contractNames(), Upstreams: r.settings.upstreamNames(), Now: time.Now,
 			Log: r.log},
 	)
@@ -45,7 +43,7 @@ type pageSource struct {
 	turns *httpio.Turns
 }
 
-// Lanes implements dashboard.Lanes.
+// Lanes implements dashboard.Source.
 func (s *pageSource) Lanes(ctx context.Context) (wire.LaneList, error) {
 	lanes, err := s.overview.Lanes(ctx)
 	if err != nil {
@@ -54,7 +52,7 @@ func (s *pageSource) Lanes(ctx context.Context) (wire.LaneList, error) {
 	return view.DescribeLanes(lanes, wire.NewCalendar(s.calendar, time.Now())), nil
 }
 
-// Past implements dashboard.Past.
+// Past implements dashboard.Source.
 func (s *pageSource) Past(ctx context.Context, span, step time.Duration) (dashboard.History, error) {
 	minutes, err := s.history.Series(ctx, span, step, -1)
 	if err != nil {
@@ -76,7 +74,7 @@ func (s *pageSource) Past(ctx context.Context, span, step time.Duration) (dashbo
 	return out, nil
 }
 
-// Uncounted implements dashboard.Past.
+// Uncounted implements dashboard.Source.
 func (s *pageSource) Uncounted(ctx context.Context, lane int, from, to time.Time) (wire.Uncounted, error) {
 	return pastOf{s.history}.Uncounted(ctx, lane, from, to)
 }
@@ -92,7 +90,7 @@ func newStep(m *history.Minute) dashboard.Step {
 		Throttled: m.Throttled, Refused: m.AllRefused(), Poisoned: m.Poisoned}
 }
 
-// Search implements dashboard.Messages.
+// Search implements dashboard.Source.
 func (s *pageSource) Search(ctx context.Context, q dashboard.Query) (wire.MessageList, error) {
 	if q.Lane >= s.store.Lanes {
 		return wire.MessageList{}, nil
@@ -130,7 +128,7 @@ func queryParameters(q dashboard.Query) url.Values {
 	return values
 }
 
-// Message implements dashboard.Messages. If the forecast cannot be read, the result has no forecast.
+// Message implements dashboard.Source. If the forecast cannot be read, the result has no forecast.
 func (s *pageSource) Message(ctx context.Context, id weir.ID) (wire.MessageLine, error) {
 	st, err := s.store.Messages().Status(ctx, id)
 	if err != nil {
@@ -149,7 +147,7 @@ func (s *pageSource) Message(ctx context.Context, id weir.ID) (wire.MessageLine,
 	return m, nil
 }
 
-// Body implements dashboard.Messages.
+// Body implements dashboard.Source.
 func (s *pageSource) Body(ctx context.Context, id weir.ID, isEdited bool) (dashboard.Body, error) {
 	load := s.store.Messages().LoadMessage
 	if isEdited {
@@ -170,7 +168,7 @@ func (s *pageSource) Body(ctx context.Context, id weir.ID, isEdited bool) (dashb
 	return dashboard.Body{Text: strings.TrimLeft(text, " "), IsRedacted: isRedacted}, nil
 }
 
-// ReplayObstacle implements dashboard.ReplayObstacles.
+// ReplayObstacle implements dashboard.Source.
 func (s *pageSource) ReplayObstacle(ctx context.Context, id weir.ID) (string, error) {
 	st, err := s.store.Messages().Status(ctx, id)
 	if err != nil {
@@ -187,7 +185,7 @@ func (s *pageSource) ReplayObstacle(ctx context.Context, id weir.ID) (string, er
 	return s.store.ReplayObstacle(ctx, e)
 }
 
-// Difference implements dashboard.Messages.
+// Difference implements dashboard.Source.
 func (s *pageSource) Difference(ctx context.Context, id weir.ID) (string, error) {
 	return view.Compare(ctx, s.turns, s.bodies, id)
 }
@@ -196,7 +194,7 @@ func (s *pageSource) Difference(ctx context.Context, id weir.ID) (string, error)
 // repeat them, and their texts on the page.
 const trialCopies = 16
 
-// Try implements dashboard.Messages. The trial starts from the redacted body. It would not be enough to redact the
+// Try implements dashboard.Source. The trial starts from the redacted body. It would not be enough to redact the
 // results: a step can change a value, and Weir does not find a changed value in the results.
 func (s *pageSource) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Trial, error) {
 	st, err := s.store.Messages().Status(ctx, id)
@@ -234,7 +232,7 @@ func (s *pageSource) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.
 		trial.Answers{}), nil
 }
 
-// Errors implements dashboard.Errors.
+// Errors implements dashboard.Source.
 func (s *pageSource) Errors(ctx context.Context) (wire.ErrorList, error) {
 	const limit = 200
 	all, err := s.overview.Clusters(ctx, limit)
@@ -244,15 +242,15 @@ func (s *pageSource) Errors(ctx context.Context) (wire.ErrorList, error) {
 	return view.DescribeErrors(all), nil
 }
 
-// Replays implements dashboard.Replays.
+// Replays implements dashboard.Source.
 func (s *pageSource) Replays(ctx context.Context) ([]wire.Job, error) { return s.replays.List(ctx) }
 
-// Replay implements dashboard.Replays.
+// Replay implements dashboard.Source.
 func (s *pageSource) Replay(ctx context.Context, id string) (wire.Job, error) {
 	return s.replays.Get(ctx, id)
 }
 
-// Schedules implements dashboard.Schedules.
+// Schedules implements dashboard.Source.
 func (s *pageSource) Schedules(ctx context.Context) ([]dashboard.Schedule, error) {
 	all, err := s.schedules.List(ctx)
 	if err != nil {
@@ -276,7 +274,7 @@ const (
 	pageMessageSize = 16 << 10 // bytes of the schedule's message
 )
 
-// Schedule implements dashboard.Schedules.
+// Schedule implements dashboard.Source.
 func (s *pageSource) Schedule(ctx context.Context, name string) (dashboard.ScheduleDetail, error) {
 	if err := recur.CheckName(name); err != nil {
 		return dashboard.ScheduleDetail{}, err
@@ -330,7 +328,7 @@ func (s *pageSource) Schedule(ctx context.Context, name string) (dashboard.Sched
 // pageScheduled is the largest number of scheduled messages on a page.
 const pageScheduled = 50
 
-// Scheduled implements dashboard.Schedules.
+// Scheduled implements dashboard.Source.
 func (s *pageSource) Scheduled(ctx context.Context, token string) (wire.MessageList, error) {
 	found, err := s.overview.Scheduled(ctx, overview.DueFilter{}, pageScheduled, token)
 	return view.DescribeMessages(found), err
@@ -339,7 +337,7 @@ func (s *pageSource) Scheduled(ctx context.Context, token string) (wire.MessageL
 // pageChanges is the largest number of entries on a page of the audit log.
 const pageChanges = 100
 
-// Changes implements dashboard.Changes.
+// Changes implements dashboard.Source.
 func (s *pageSource) Changes(ctx context.Context, q dashboard.ChangeQuery) (dashboard.ChangeList, error) {
 	page, err := s.audit.Read(ctx, audit.Query{Subject: q.Subject, Since: q.Since, Limit: pageChanges,
 		Continue: q.Continue})
@@ -353,15 +351,15 @@ func (s *pageSource) Changes(ctx context.Context, q dashboard.ChangeQuery) (dash
 	return out, err
 }
 
-// Batches implements dashboard.Batches.
+// Batches implements dashboard.Source.
 func (s *pageSource) Batches(ctx context.Context) ([]wire.Batch, error) { return s.batches.List(ctx) }
 
-// Batch implements dashboard.Batches.
+// Batch implements dashboard.Source.
 func (s *pageSource) Batch(ctx context.Context, id string) (wire.Batch, error) {
 	return s.batches.GetProgress(ctx, id)
 }
 
-// BatchStages implements dashboard.Batches.
+// BatchStages implements dashboard.Source.
 func (s *pageSource) BatchStages(ctx context.Context, id string) (map[weir.Stage]int, error) {
 	return s.batches.GetStages(ctx, id)
 }

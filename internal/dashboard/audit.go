@@ -52,7 +52,7 @@ func (d *Dashboard) auditPage(ctx context.Context, p *page, r *http.Request) (vi
 	p.Title, p.Refresh = "Audit", v.IsFirst
 	reading := d.newLoader(ctx, p)
 	reading.loadPart("the audit log", func() (err error) {
-		v.List, err = d.Changes.Changes(ctx, q)
+		v.List, err = d.Source.Changes(ctx, q)
 		return err
 	})
 	reading.waitAll()

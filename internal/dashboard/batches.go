@@ -20,7 +20,7 @@ func (d *Dashboard) batchesPage(ctx context.Context, p *page, _ *http.Request) (
 	p.Title, p.Refresh = "Batches", true
 	reading := d.newLoader(ctx, p)
 	reading.loadPart("the batches", func() (err error) {
-		v.Batches, err = d.batches.load(ctx, "", p.Now, reading.cacheAge(shortAge), d.Batches.Batches)
+		v.Batches, err = d.batches.load(ctx, "", p.Now, reading.cacheAge(shortAge), d.Source.Batches)
 		return err
 	})
 	reading.waitAll()
@@ -47,7 +47,7 @@ type stageCount struct {
 const shownProblems = 100
 
 func (d *Dashboard) batchPage(ctx context.Context, p *page, r *http.Request) (view, error) {
-	b, err := d.Batches.Batch(ctx, r.PathValue("id"))
+	b, err := d.Source.Batch(ctx, r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (d *Dashboard) batchPage(ctx context.Context, p *page, r *http.Request) (vi
 		// To count the stages of a large batch takes seconds and thousands of reads. So the page accepts a cached value
 		// that is up to longAge old.
 		counts, err := d.stagesOf.load(ctx, fmt.Sprint(b.ID, " ", b.Filed), p.Now, reading.cacheAge(longAge),
-			func(ctx context.Context) (map[weir.Stage]int, error) { return d.Batches.BatchStages(ctx, b.ID) })
+			func(ctx context.Context) (map[weir.Stage]int, error) { return d.Source.BatchStages(ctx, b.ID) })
 		v.Stages = sortStages(counts)
 		return err
 	})

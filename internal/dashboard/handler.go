@@ -25,19 +25,11 @@ const timeLimit = 10 * time.Second
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Config has the sources of the pages. All fields are required, except ProofFor, SignOut, Contracts and
+// Config has the source of the pages. All fields are required, except ProofFor, SignOut, Contracts and
 // Upstreams.
 type Config struct {
-	Lanes     Lanes
-	Past      Past
-	Messages  Messages
-	Errors    Errors
-	Replays   Replays
-	Batches   Batches
-	Schedules Schedules
-	Changes   Changes
-	Obstacles ReplayObstacles
-	Reads     Reads
+	Source Source
+	Reads  Reads
 	// ProofFor returns the proof of sign-in that the page sends with each change; "" = no person has signed in.
 	// nil = no sign-in is required.
 	ProofFor func(r *http.Request) string

@@ -303,8 +303,7 @@ func TestDashboard_APanicDoesNotEndTheProcess(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
 	f := faulty{dashboardtest.NewBusy()}
-	d := dashboard.New(dashboard.Config{Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Changes: f,
-		Obstacles: f, Reads: f, Now: f.Now, Log: slog.New(slog.NewJSONHandler(&logged, nil))})
+	d := dashboard.New(dashboard.Config{Source: f, Reads: f, Now: f.Now, Log: slog.New(slog.NewJSONHandler(&logged, nil))})
 	for path, unread := range map[string]string{"/pauses": "the lanes",
 		"/messages/" + dashboardtest.MessageID(1): "the body"} {
 		if w := get(d, path); w.Code != 200 || !strings.Contains(w.Body.String(), "Could not be read: "+unread) {
@@ -337,7 +336,7 @@ func (s *slow) Lanes(ctx context.Context) (wire.LaneList, error) {
 
 func (s *slow) newDashboard() *dashboard.Dashboard {
 	cfg := s.Source.Dashboard().Config
-	cfg.Lanes = s
+	cfg.Source = s
 	return dashboard.New(cfg)
 }
 

@@ -55,7 +55,7 @@ func (r *loader) cacheAge(age time.Duration) time.Duration {
 }
 
 func (r *loader) loadReport(ctx context.Context) (wire.LaneList, error) {
-	return r.d.lanes.load(ctx, "", r.page.Now, r.cacheAge(shortAge), r.d.Lanes.Lanes)
+	return r.d.lanes.load(ctx, "", r.page.Now, r.cacheAge(shortAge), r.d.Source.Lanes)
 }
 
 func (r *loader) loadLanes(into *wire.LaneList) {
@@ -69,7 +69,7 @@ func (r *loader) loadHistory(s span, into *History) {
 	r.loadPart("the history", func() (err error) {
 		*into, err = r.d.past.load(r.ctx, s.Name, r.page.Now, r.cacheAge(shortAge),
 			func(ctx context.Context) (History, error) {
-				return r.d.Past.Past(ctx, s.length, s.step)
+				return r.d.Source.Past(ctx, s.length, s.step)
 			})
 		return err
 	})
@@ -87,7 +87,7 @@ func (r *loader) loadErrors(age time.Duration, into *wire.ErrorList) {
 			dead += strconv.FormatInt(l.Dead, 10) + " "
 		}
 		var err error
-		*into, err = r.d.errors.load(r.ctx, dead, r.page.Now, r.cacheAge(age), r.d.Errors.Errors)
+		*into, err = r.d.errors.load(r.ctx, dead, r.page.Now, r.cacheAge(age), r.d.Source.Errors)
 		return err
 	})
 }
@@ -98,7 +98,7 @@ func (r *loader) loadChangesOf(m wire.MessageLine, into *[]Change) {
 	r.loadPart("the audit log", func() error {
 		list, err := r.d.changesOf.load(r.ctx, m.ID, r.page.Now, r.cacheAge(longAge),
 			func(ctx context.Context) (ChangeList, error) {
-				return r.d.Changes.Changes(ctx, ChangeQuery{Subject: m.ID, Since: m.AcceptedAt})
+				return r.d.Source.Changes(ctx, ChangeQuery{Subject: m.ID, Since: m.AcceptedAt})
 			})
 		*into = list.Changes
 		return err
@@ -109,21 +109,21 @@ func (r *loader) loadChangesOf(m wire.MessageLine, into *[]Change) {
 func (r *loader) loadObstacleOf(id weir.ID, into *string) {
 	r.loadPart("the check of a replay", func() (err error) {
 		*into, err = r.d.obstacles.load(r.ctx, id.String(), r.page.Now, r.cacheAge(shortAge),
-			func(ctx context.Context) (string, error) { return r.d.Obstacles.ReplayObstacle(ctx, id) })
+			func(ctx context.Context) (string, error) { return r.d.Source.ReplayObstacle(ctx, id) })
 		return err
 	})
 }
 
 func (r *loader) loadReplays(into *[]wire.Job) {
 	r.loadPart("the replays", func() (err error) {
-		*into, err = r.d.replays.load(r.ctx, "", r.page.Now, r.cacheAge(shortAge), r.d.Replays.Replays)
+		*into, err = r.d.replays.load(r.ctx, "", r.page.Now, r.cacheAge(shortAge), r.d.Source.Replays)
 		return err
 	})
 }
 
 func (r *loader) loadSchedules(into *[]Schedule) {
 	r.loadPart("the schedules", func() (err error) {
-		*into, err = r.d.schedules.load(r.ctx, "", r.page.Now, r.cacheAge(longAge), r.d.Schedules.Schedules)
+		*into, err = r.d.schedules.load(r.ctx, "", r.page.Now, r.cacheAge(longAge), r.d.Source.Schedules)
 		return err
 	})
 }

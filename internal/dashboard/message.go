@@ -85,7 +85,7 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.Messages.Message(ctx, id)
+	m, err := d.Source.Message(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	var uncounted wire.Uncounted
 	if from, to, isLong := m.FirstLongWait(); isLong {
 		reading.loadPart("the pauses of its lane", func() (err error) {
-			uncounted, err = d.Past.Uncounted(ctx, m.Lane, from, to)
+			uncounted, err = d.Source.Uncounted(ctx, m.Lane, from, to)
 			return err
 		})
 	}
@@ -134,7 +134,7 @@ func (v *messageView) explainFirstWait(u wire.Uncounted) {
 func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	ctx := reading.ctx
 	reading.loadPart("the body", func() error {
-		body, err := d.Messages.Body(ctx, id, v.Edited)
+		body, err := d.Source.Body(ctx, id, v.Edited)
 		if e, ok := asError(err); ok && (e.Kind == weir.NotFound || e.Kind == weir.Conflict) {
 			v.BodyError = cmp.Or(e.Message, "the body is not kept any more")
 			v.IsRedacted = e.Kind == weir.Conflict
@@ -146,7 +146,7 @@ func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	})
 	if v.CanReplay || v.CanCancel { // otherwise no request of the message follows
 		reading.loadPart("the requests", func() error {
-			t, err := d.Messages.Try(ctx, id, v.Edited)
+			t, err := d.Source.Try(ctx, id, v.Edited)
 			if e, ok := asError(err); ok && (e.Kind == weir.NotFound || e.Kind == weir.Conflict) {
 				return nil // the load of the body reports the same reason
 			}
@@ -158,7 +158,7 @@ func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	}
 	if v.Edited {
 		reading.loadPart("the difference", func() error {
-			text, err := d.Messages.Difference(ctx, id)
+			text, err := d.Source.Difference(ctx, id)
 			if e, ok := asError(err); ok && e.Kind == weir.TooLarge {
 				v.DifferenceError = e.Message
 				return nil
@@ -321,7 +321,7 @@ func (d *Dashboard) serveText(w http.ResponseWriter, r *http.Request) {
 	err = cmp.Or(idErr, err)
 	var body Body
 	if err == nil {
-		body, err = d.Messages.Body(ctx, id, r.URL.Query().Get("which") == "edited")
+		body, err = d.Source.Body(ctx, id, r.URL.Query().Get("which") == "edited")
 	}
 	if err != nil {
 		httpio.WriteError(w, r, d.Log, err)

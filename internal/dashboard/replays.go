@@ -63,7 +63,7 @@ func (d *Dashboard) clusterPage(ctx context.Context, p *page, r *http.Request) (
 
 // loadClusterMessages loads the newest dead messages of an error.
 func (d *Dashboard) loadClusterMessages(ctx context.Context, v *clusterView) error {
-	found, err := d.Messages.Search(ctx,
+	found, err := d.Source.Search(ctx,
 		Query{Stage: string(weir.Dead), Fingerprint: v.C.Fingerprint, Lane: -1, Limit: pageSize})
 	v.Messages, v.More = found.Messages, len(found.Messages) < v.C.Count
 	return err
@@ -102,7 +102,7 @@ type jobView struct {
 }
 
 func (d *Dashboard) jobPage(ctx context.Context, p *page, r *http.Request) (view, error) {
-	j, err := d.Replays.Replay(ctx, r.PathValue("id"))
+	j, err := d.Source.Replay(ctx, r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func (d *Dashboard) schedulesPage(ctx context.Context, p *page, r *http.Request)
 	reading := d.newLoader(ctx, p)
 	reading.loadSchedules(&v.Schedules)
 	reading.loadPart("the scheduled messages", func() (err error) {
-		v.Scheduled, err = d.Schedules.Scheduled(ctx, token)
+		v.Scheduled, err = d.Source.Scheduled(ctx, token)
 		return err
 	})
 	reading.waitAll()
@@ -36,7 +36,7 @@ type scheduleView struct {
 // schedulePage shows a schedule. The schedule's name is a parameter of the address, and not a part of the path. So the
 // page is reachable even if the name begins with a dot.
 func (d *Dashboard) schedulePage(ctx context.Context, p *page, r *http.Request) (view, error) {
-	s, err := d.Schedules.Schedule(ctx, r.URL.Query().Get("name"))
+	s, err := d.Source.Schedule(ctx, r.URL.Query().Get("name"))
 	if err != nil {
 		return nil, err
 	}

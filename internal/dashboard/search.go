@@ -104,12 +104,12 @@ func (d *Dashboard) searchPage(ctx context.Context, p *page, r *http.Request) (v
 	}
 	v.asked = query
 	if id, err := weir.ParseID(strings.TrimSpace(v.Text)); err == nil {
-		if m, err := d.Messages.Message(ctx, id); err == nil {
+		if m, err := d.Source.Message(ctx, id); err == nil {
 			v.Found = wire.MessageList{Messages: []wire.MessageLine{m}, Looked: 1}
 			return v, nil
 		}
 	}
-	v.Found, err = d.Messages.Search(ctx, query)
+	v.Found, err = d.Source.Search(ctx, query)
 	if e, ok := asError(err); ok && e.Kind != weir.Internal && e.Kind != weir.Unavailable {
 		p.Notes = append(p.Notes, e.Message)
 	} else if err != nil {

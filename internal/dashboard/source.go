@@ -9,33 +9,56 @@ import (
 	"weir/internal/wire"
 )
 
-// Lanes reads the states of the lanes. All numbers in wire.Counts of a lane are from the same moment.
-type Lanes interface {
+// Source reads what the pages show. Its methods return weir.NotFound for an id or a name that does not
+// exist, and weir.Malformed for an invalid query.
+type Source interface {
+	// Lanes returns the states of the lanes. All numbers in wire.Counts of a lane are from the same moment.
 	Lanes(ctx context.Context) (wire.LaneList, error)
-}
 
-// Past reads the counters of the past. The History covers the duration "span" up to now, and each Step covers the
-// duration "step".
-type Past interface {
+	// Past returns the counters of the past. The History covers the duration "span" up to now, and each
+	// Step covers the duration "step".
 	Past(ctx context.Context, span, step time.Duration) (History, error)
-	// Uncounted returns the attempts of a lane between two times that count for no message, because the CMS was away
-	// or refused everything. The times are rounded to minutes.
+	// Uncounted returns the attempts of a lane between two times that count for no message, because the
+	// CMS was away or refused everything. The times are rounded to minutes.
 	Uncounted(ctx context.Context, lane int, from, to time.Time) (wire.Uncounted, error)
-}
 
-// Messages finds and reads messages. Its methods return weir.NotFound for a missing message, and weir.Malformed for an
-// invalid query.
-type Messages interface {
 	Search(ctx context.Context, q Query) (wire.MessageList, error)
 	Message(ctx context.Context, id weir.ID) (wire.MessageLine, error)
-	// Body returns the accepted or the edited body, with redacted values hidden. It returns weir.Conflict if it cannot
-	// find the values to redact.
+	// Body returns the accepted or the edited body, with redacted values hidden. It returns weir.Conflict
+	// if it cannot find the values to redact.
 	Body(ctx context.Context, id weir.ID, isEdited bool) (Body, error)
 	// Difference returns the changes of a message's edit as a unified diff.
 	Difference(ctx context.Context, id weir.ID) (string, error)
-	// Try returns the requests that Weir would send now for the accepted or the edited body, with redacted values
-	// hidden. Try sends none of these requests.
+	// Try returns the requests that Weir would send now for the accepted or the edited body, with redacted
+	// values hidden. Try sends none of these requests.
 	Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Trial, error)
+	// ReplayObstacle returns the reason why Weir would refuse to replay a dead message without force. It
+	// returns "" if Weir would not refuse.
+	ReplayObstacle(ctx context.Context, id weir.ID) (string, error)
+
+	// Errors groups dead messages by cause.
+	Errors(ctx context.Context) (wire.ErrorList, error)
+
+	// Replays returns the bulk replays, newest first.
+	Replays(ctx context.Context) ([]wire.Job, error)
+	Replay(ctx context.Context, id string) (wire.Job, error)
+
+	// Batches returns the newest batches, newest first, without problems and stages.
+	Batches(ctx context.Context) ([]wire.Batch, error)
+	// Batch returns a batch with its problems.
+	Batch(ctx context.Context, id string) (wire.Batch, error)
+	// BatchStages returns the number of a batch's messages in each stage. For a large batch, the call takes
+	// seconds.
+	BatchStages(ctx context.Context, id string) (map[weir.Stage]int, error)
+
+	Schedules(ctx context.Context) ([]Schedule, error)
+	Schedule(ctx context.Context, name string) (ScheduleDetail, error)
+	// Scheduled lists scheduled messages by due time. token is MessageList.Continue of the previous page;
+	// "" = the first page.
+	Scheduled(ctx context.Context, token string) (wire.MessageList, error)
+
+	// Changes returns a page of the audit log, newest first.
+	Changes(ctx context.Context, q ChangeQuery) (ChangeList, error)
 }
 
 // Reads limits the bodies that are in memory at the same time; see httpio.Reads.
@@ -43,55 +66,10 @@ type Reads interface {
 	Take(ctx context.Context) (done func(), err error)
 }
 
-// ReplayObstacles reads whether a dead message can be replayed without force.
-type ReplayObstacles interface {
-	// ReplayObstacle returns the reason why Weir would refuse to replay a dead message without force. It returns "" if
-	// Weir would not refuse.
-	ReplayObstacle(ctx context.Context, id weir.ID) (string, error)
-}
-
 // Body is the body of a message as text.
 type Body struct {
 	Text       string
 	IsRedacted bool // Text has [redacted] in place of at least one value
-}
-
-// Errors groups dead messages by cause.
-type Errors interface {
-	Errors(ctx context.Context) (wire.ErrorList, error)
-}
-
-// Replays reads bulk replays.
-type Replays interface {
-	// Replays returns the bulk replays, newest first.
-	Replays(ctx context.Context) ([]wire.Job, error)
-	// Replay returns weir.NotFound if no bulk replay has the id.
-	Replay(ctx context.Context, id string) (wire.Job, error)
-}
-
-// Batches reads batches.
-type Batches interface {
-	// Batches returns the newest batches, newest first, without problems and stages.
-	Batches(ctx context.Context) ([]wire.Batch, error)
-	// Batch returns a batch with its problems. It returns weir.NotFound if no batch has the id.
-	Batch(ctx context.Context, id string) (wire.Batch, error)
-	// BatchStages returns the number of a batch's messages in each stage. For a large batch, the call takes seconds.
-	BatchStages(ctx context.Context, id string) (map[weir.Stage]int, error)
-}
-
-// Schedules reads recurring messages and scheduled messages.
-type Schedules interface {
-	Schedules(ctx context.Context) ([]Schedule, error)
-	// Schedule returns weir.NotFound if no schedule has the name.
-	Schedule(ctx context.Context, name string) (ScheduleDetail, error)
-	// Scheduled lists scheduled messages by due time. token is MessageList.Continue of the previous page; "" = the
-	// first page.
-	Scheduled(ctx context.Context, token string) (wire.MessageList, error)
-}
-
-// Changes reads the audit log, newest first.
-type Changes interface {
-	Changes(ctx context.Context, q ChangeQuery) (ChangeList, error)
 }
 
 // ChangeQuery selects entries of the audit log. Empty fields match every entry.

@@ -62,7 +62,7 @@ type Source struct {
 // Dashboard returns a dashboard that reads from the Source.
 func (f *Source) Dashboard() *dashboard.Dashboard {
 	return dashboard.New(dashboard.Config{
-		Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Batches: f, Schedules: f, Changes: f, Obstacles: f,
+		Source:    f,
 		Reads:     f,
 		Contracts: []string{"article", "delete"},
 		Now:       f.Now, Log: slog.New(slog.DiscardHandler),
@@ -102,7 +102,7 @@ func readData[T any](f *Source, part *T) (T, error) {
 	return *part, f.err
 }
 
-// Lanes implements dashboard.Lanes.
+// Lanes implements dashboard.Source.
 func (f *Source) Lanes(context.Context) (wire.LaneList, error) {
 	report, err := readData(f, &f.Data.Report)
 	t := &report.Totals
@@ -119,32 +119,32 @@ func (f *Source) Lanes(context.Context) (wire.LaneList, error) {
 	return report, err
 }
 
-// Uncounted implements dashboard.Past.
+// Uncounted implements dashboard.Source.
 func (f *Source) Uncounted(context.Context, int, time.Time, time.Time) (wire.Uncounted, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.Data.Uncounted, f.err
 }
 
-// Past implements dashboard.Past.
+// Past implements dashboard.Source.
 func (f *Source) Past(context.Context, time.Duration, time.Duration) (dashboard.History, error) {
 	return readData(f, &f.Data.History)
 }
 
-// Errors implements dashboard.Errors.
+// Errors implements dashboard.Source.
 func (f *Source) Errors(context.Context) (wire.ErrorList, error) {
 	return readData(f, &f.Data.Clusters)
 }
 
-// Replays implements dashboard.Replays.
+// Replays implements dashboard.Source.
 func (f *Source) Replays(context.Context) ([]wire.Job, error) { return readData(f, &f.Data.Jobs) }
 
-// Schedules implements dashboard.Schedules.
+// Schedules implements dashboard.Source.
 func (f *Source) Schedules(context.Context) ([]dashboard.Schedule, error) {
 	return readData(f, &f.Data.Schedules)
 }
 
-// Schedule implements dashboard.Schedules.
+// Schedule implements dashboard.Source.
 func (f *Source) Schedule(_ context.Context, name string) (dashboard.ScheduleDetail, error) {
 	all, err := readData(f, &f.Data.Schedules)
 	for _, s := range all {
@@ -158,13 +158,13 @@ func (f *Source) Schedule(_ context.Context, name string) (dashboard.ScheduleDet
 	return dashboard.ScheduleDetail{}, &weir.Error{Kind: weir.NotFound, Message: "there is no schedule of this name"}
 }
 
-// Scheduled implements dashboard.Schedules.
+// Scheduled implements dashboard.Source.
 func (f *Source) Scheduled(context.Context, string) (wire.MessageList, error) {
 	all, err := readData(f, &f.Data.Scheduled)
 	return wire.MessageList{Messages: all, Looked: len(all), Complete: true}, err
 }
 
-// Changes implements dashboard.Changes.
+// Changes implements dashboard.Source.
 func (f *Source) Changes(_ context.Context, q dashboard.ChangeQuery) (dashboard.ChangeList, error) {
 	changes, err := readData(f, &f.Data.Changes)
 	changes = slices.DeleteFunc(slices.Clone(changes), func(c dashboard.Change) bool {
@@ -173,10 +173,10 @@ func (f *Source) Changes(_ context.Context, q dashboard.ChangeQuery) (dashboard.
 	return dashboard.ChangeList{Changes: changes, Continue: strings.Repeat("more", min(1, len(changes)))}, err
 }
 
-// Batches implements dashboard.Batches.
+// Batches implements dashboard.Source.
 func (f *Source) Batches(context.Context) ([]wire.Batch, error) { return readData(f, &f.Data.Batches) }
 
-// Batch implements dashboard.Batches.
+// Batch implements dashboard.Source.
 func (f *Source) Batch(ctx context.Context, id string) (wire.Batch, error) {
 	all, err := f.Batches(ctx)
 	for _, b := range all {
@@ -190,13 +190,13 @@ func (f *Source) Batch(ctx context.Context, id string) (wire.Batch, error) {
 	return wire.Batch{}, &weir.Error{Kind: weir.NotFound, Message: "there is no such batch"}
 }
 
-// BatchStages implements dashboard.Batches.
+// BatchStages implements dashboard.Source.
 func (f *Source) BatchStages(ctx context.Context, id string) (map[weir.Stage]int, error) {
 	b, err := f.Batch(ctx, id)
 	return b.Stages, err
 }
 
-// Replay implements dashboard.Replays.
+// Replay implements dashboard.Source.
 func (f *Source) Replay(_ context.Context, id string) (wire.Job, error) {
 	for _, j := range f.Data.Jobs {
 		if j.ID == id {
@@ -206,7 +206,7 @@ func (f *Source) Replay(_ context.Context, id string) (wire.Job, error) {
 	return wire.Job{}, &weir.Error{Kind: weir.NotFound, Message: "there is no such replay"}
 }
 
-// Search implements dashboard.Messages.
+// Search implements dashboard.Source.
 func (f *Source) Search(_ context.Context, q dashboard.Query) (wire.MessageList, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,7 +226,7 @@ func (f *Source) Search(_ context.Context, q dashboard.Query) (wire.MessageList,
 	return found, f.err
 }
 
-// Message implements dashboard.Messages.
+// Message implements dashboard.Source.
 func (f *Source) Message(_ context.Context, id weir.ID) (wire.MessageLine, error) {
 	messages, err := readData(f, &f.Data.Messages)
 	for _, m := range messages {
@@ -237,7 +237,7 @@ func (f *Source) Message(_ context.Context, id weir.ID) (wire.MessageLine, error
 	return wire.MessageLine{}, &weir.Error{Kind: weir.NotFound, Message: "there is no message with this id"}
 }
 
-// Body implements dashboard.Messages.
+// Body implements dashboard.Source.
 func (f *Source) Body(ctx context.Context, id weir.ID, _ bool) (dashboard.Body, error) {
 	if m, err := f.Message(ctx, id); err == nil && !m.ErasedAt.IsZero() {
 		return dashboard.Body{}, &weir.Error{Kind: weir.NotFound, Message: "the body is not kept any more"}
@@ -249,17 +249,17 @@ func (f *Source) Body(ctx context.Context, id weir.ID, _ bool) (dashboard.Body, 
 	return dashboard.Body{Text: text}, f.err
 }
 
-// ReplayObstacle implements dashboard.ReplayObstacles.
+// ReplayObstacle implements dashboard.Source.
 func (f *Source) ReplayObstacle(_ context.Context, id weir.ID) (string, error) {
 	return f.Data.Obstacles[id.String()], f.err
 }
 
-// Difference implements dashboard.Messages.
+// Difference implements dashboard.Source.
 func (f *Source) Difference(_ context.Context, id weir.ID) (string, error) {
 	return f.Data.Edits[id.String()], f.err
 }
 
-// Try implements dashboard.Messages.
+// Try implements dashboard.Source.
 func (f *Source) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Trial, error) {
 	if _, err := f.Body(ctx, id, isEdited); err != nil {
 		return trial.Trial{}, err
