@@ -6,13 +6,15 @@ import (
 	"log/slog"
 	"net/http"
 
+	"weir/internal/difference"
 	"weir/internal/httpio"
+	"weir/internal/query"
 	"weir/internal/weir"
 )
 
 // Body serves GET /api/messages/{id}/body. All fields are needed.
 type Body struct {
-	Bodies Bodies
+	Bodies difference.Bodies
 	Logger *slog.Logger
 }
 
@@ -36,13 +38,13 @@ func (f *Body) loadMessage(r *http.Request) (weir.Message, error) {
 	if err != nil {
 		return weir.Message{}, err
 	}
-	p := &parameters{values: r.URL.Query()}
-	which := p.values.Get("which")
+	p := query.New(r.URL.Query())
+	which := p.Values.Get("which")
 	if which != "" && which != "accepted" && which != "edited" {
-		p.addProblem("which", "must be accepted or edited")
+		p.AddProblem("which", "must be accepted or edited")
 	}
-	p.refuseOthers("which")
-	if err := p.toError(); err != nil {
+	p.RefuseOthers("which")
+	if err := p.ToError(); err != nil {
 		return weir.Message{}, err
 	}
 	if which == "edited" {

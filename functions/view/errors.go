@@ -10,6 +10,7 @@ import (
 	"weir/internal/export"
 	"weir/internal/httpio"
 	"weir/internal/overview"
+	"weir/internal/query"
 	"weir/internal/wire"
 )
 
@@ -27,11 +28,11 @@ type Errors struct {
 
 // ServeHTTP implements http.Handler.
 func (f *Errors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p := &parameters{values: r.URL.Query()}
-	form := p.readFormat(r)
-	limit := p.readNumber("limit", defaultLimit, 1, maxLimit)
-	p.refuseOthers("limit", "format")
-	if err := p.toError(); err != nil {
+	p := query.New(r.URL.Query())
+	form := p.ReadFormat(r)
+	limit := p.ReadNumber("limit", query.DefaultLimit, 1, query.MaxLimit)
+	p.RefuseOthers("limit", "format")
+	if err := p.ToError(); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
@@ -44,7 +45,7 @@ func (f *Errors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	httpio.WriteJSON(w, http.StatusOK, DescribeErrors(all))
+	httpio.WriteJSON(w, http.StatusOK, overview.DescribeErrors(all))
 }
 
 func (f *Errors) newExport() *export.List[wire.ErrorCause] {
@@ -60,22 +61,10 @@ func (f *Errors) newExport() *export.List[wire.ErrorCause] {
 		},
 		ReadPage: func(ctx context.Context, limit int, _ string) (export.Page[wire.ErrorCause], error) {
 			all, err := f.Source.Clusters(ctx, limit)
-			list := DescribeErrors(all)
+			list := overview.DescribeErrors(all)
 			return export.Page[wire.ErrorCause]{Lines: list.Errors, End: struct {
 				Looked   int  `json:"looked"`
 				Complete bool `json:"complete"`
 			}{list.Looked, list.Complete}}, err
 		}}
-}
-
-// DescribeErrors returns the JSON form of the causes of dead messages.
-func DescribeErrors(all overview.Clusters) wire.ErrorList {
-	list := wire.ErrorList{Errors: []wire.ErrorCause{}, Looked: all.Examined, Complete: all.Complete}
-	for _, c := range all.List {
-		list.Errors = append(list.Errors, wire.ErrorCause{
-			Fingerprint: c.Fingerprint, Contract: c.Contract, CMSStatus: c.CMSStatus, Message: c.Message,
-			Count: c.Count, Keys: c.Keys, FirstAt: c.First.UTC(), LastAt: c.Last.UTC(),
-			Sample: wire.ErrorSample{ID: c.Sample.ID, Key: c.Sample.Key, Reason: c.Sample.Reason}})
-	}
-	return list
 }

@@ -1,17 +1,16 @@
 package view
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"weir/internal/history"
 	"weir/internal/httpio"
+	"weir/internal/query"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // StatsReader reads the counters of a span of time, in steps; see history.Keeper.Series.
@@ -46,22 +45,6 @@ type HistoryStep struct {
 	Poisoned     int64                  `json:"poisonedTickets"` // tickets that the host gave up
 }
 
-// Refusal is the JSON form of the number of submissions that were refused for one reason.
-type Refusal struct {
-	Way      string `json:"way"`
-	Reason   string `json:"reason"`
-	Contract string `json:"contract,omitempty"`
-	Rule     string `json:"rule,omitempty"`
-	Count    int64  `json:"count"`
-}
-
-// Sender is the JSON form of the number of posts that were accepted from one sender: the name of a known upstream, or
-// the fingerprint of a function key.
-type Sender struct {
-	Sender   string `json:"sender"`
-	Accepted int64  `json:"accepted"`
-}
-
 type quantiles struct {
 	P50 float64 `json:"p50"`
 	P95 float64 `json:"p95"`
@@ -82,10 +65,10 @@ const (
 
 // ServeHTTP implements http.Handler.
 func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p := &parameters{values: r.URL.Query()}
-	minutes, lane := p.readNumber("minutes", defaultHistory, 1, maxHistory), p.readNumber("lane", -1, 0, h.Lanes-1)
-	p.refuseOthers("minutes", "lane")
-	err := p.toError()
+	p := query.New(r.URL.Query())
+	minutes, lane := p.ReadNumber("minutes", defaultHistory, 1, maxHistory), p.ReadNumber("lane", -1, 0, h.Lanes-1)
+	p.RefuseOthers("minutes", "lane")
+	err := p.ToError()
 	var steps []history.Minute
 	step := ChooseStep(minutes)
 	if err == nil {
@@ -97,11 +80,11 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	sum := history.Sum(steps)
 	out := struct {
-		Step     float64       `json:"stepSeconds"`
-		Minutes  []HistoryStep `json:"minutes"`
-		Refusals []Refusal     `json:"refusals"`
-		Senders  []Sender      `json:"senders"`
-	}{step.Seconds(), []HistoryStep{}, DescribeRefusals(&sum), DescribeSenders(&sum)}
+		Step     float64        `json:"stepSeconds"`
+		Minutes  []HistoryStep  `json:"minutes"`
+		Refusals []wire.Refusal `json:"refusals"`
+		Senders  []wire.Sender  `json:"senders"`
+	}{step.Seconds(), []HistoryStep{}, history.DescribeRefusals(&sum), history.DescribeSenders(&sum)}
 	for i := range steps {
 		out.Minutes = append(out.Minutes, describeStep(&steps[i]))
 	}
@@ -131,29 +114,4 @@ func describeStep(m *history.Minute) HistoryStep {
 		Lag:          describeQuantiles(m.Lag),
 		Transactions: m.AllTransactions(), Throttled: m.Throttled, Refused: m.AllRefused(), Poisoned: m.Poisoned,
 	}
-}
-
-// DescribeRefusals returns the numbers of refused submissions, by reason, the most frequent reason first.
-func DescribeRefusals(m *history.Minute) []Refusal {
-	all := []Refusal{}
-	for r, n := range m.Refused {
-		all = append(all, Refusal{Way: r.Way, Reason: r.Reason, Contract: r.Contract, Rule: r.Rule, Count: n})
-	}
-	slices.SortFunc(all, func(a, b Refusal) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Way, b.Way), strings.Compare(a.Reason, b.Reason),
-			strings.Compare(a.Contract, b.Contract), strings.Compare(a.Rule, b.Rule))
-	})
-	return all
-}
-
-// DescribeSenders returns the numbers of accepted posts, by sender, the sender of most posts first.
-func DescribeSenders(m *history.Minute) []Sender {
-	all := []Sender{}
-	for sender, n := range m.Senders {
-		all = append(all, Sender{sender, n})
-	}
-	slices.SortFunc(all, func(a, b Sender) int {
-		return cmp.Or(cmp.Compare(b.Accepted, a.Accepted), strings.Compare(a.Sender, b.Sender))
-	})
-	return all
 }

@@ -9,7 +9,6 @@ import (
 
 	"weir/internal/export"
 	"weir/internal/httpio"
-	"weir/internal/lane"
 	"weir/internal/overview"
 	"weir/internal/wire"
 )
@@ -38,7 +37,7 @@ func (f *Lanes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	httpio.WriteJSON(w, http.StatusOK, DescribeLanes(lanes, wire.NewCalendar(f.Calendar, f.Now())))
+	httpio.WriteJSON(w, http.StatusOK, overview.DescribeLanes(lanes, wire.NewCalendar(f.Calendar, f.Now())))
 }
 
 func (f *Lanes) newExport() *export.List[wire.Lane] {
@@ -55,7 +54,7 @@ func (f *Lanes) newExport() *export.List[wire.Lane] {
 			if err != nil {
 				return export.Page[wire.Lane]{}, err
 			}
-			list := DescribeLanes(lanes, wire.NewCalendar(f.Calendar, f.Now()))
+			list := overview.DescribeLanes(lanes, wire.NewCalendar(f.Calendar, f.Now()))
 			return export.Page[wire.Lane]{Lines: list.Lanes, End: struct {
 				Totals   wire.Counts   `json:"totals"`
 				Calendar wire.Calendar `json:"calendar"`
@@ -101,61 +100,5 @@ func (f *Lane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	httpio.WriteJSON(w, http.StatusOK, describeLane(&l))
-}
-
-// DescribeLanes returns the JSON form of all lanes.
-func DescribeLanes(lanes []overview.Lane, calendar wire.Calendar) wire.LaneList {
-	totals := overview.SumLanes(lanes)
-	list := wire.LaneList{Lanes: []wire.Lane{}, Calendar: calendar,
-		Totals: describeCounts(totals.Accepted, totals.Counts, totals.Waiting)}
-	for i := range lanes {
-		list.Lanes = append(list.Lanes, describeLane(&lanes[i]))
-	}
-	return list
-}
-
-func describeLane(l *overview.Lane) wire.Lane {
-	out := wire.Lane{
-		Number: l.Number, Counts: describeCounts(l.Accepted, l.Counts, l.Waiting),
-		Scheduled: l.Scheduled, Queued: l.Queued, Retrying: l.Retrying, Exact: l.Exact,
-		OldestAt: l.OldestAt, Rate1: rateOrNil(l.Rate1), Rate15: rateOrNil(l.Rate15),
-		RatesUntil: l.RatesUntil, FoundDown: l.FoundDown,
-		Held: l.Held, Holder: l.Holder, Fence: l.Fence,
-		PausedBy: l.PauseCause.By, PausedUntil: l.PauseCause.Until, PauseReason: l.PauseCause.Reason,
-		Pauses:    wire.NewPauses(l.Pauses),
-		NextDueAt: l.NextDue, LastError: l.LastError, LastErrorAt: l.LastErrorAt,
-		LastDeliveredAt: l.LastDeliveredAt, AttemptingID: l.AttemptingID, AttemptingSince: l.AttemptingSince,
-		RefusedKeys: l.Refused.Count, RefusedKey: l.Refused.First, HasFewRefused: l.Refused.AreFew(),
-	}
-	for _, m := range l.Missing {
-		out.MissingContracts = append(out.MissingContracts, wire.MissingContract(m))
-	}
-	for _, b := range l.Brakes {
-		out.Brakes = append(out.Brakes, wire.Brake(b))
-	}
-	if !l.OldestAt.IsZero() {
-		out.OldestSeconds = toSeconds(max(l.At.Sub(l.OldestAt), 0))
-	}
-	if l.DrainEstimate.Known {
-		out.EmptyIn = toSeconds(l.DrainEstimate.In)
-	}
-	return out
-}
-
-func describeCounts(accepted int64, c lane.Counts, waiting int64) wire.Counts {
-	return wire.Counts{Accepted: accepted, Delivered: c.Delivered, Dead: c.Dead, Cancelled: c.Cancelled,
-		Superseded: c.Superseded, Discarded: c.Discarded, Moved: c.Moved, Waiting: waiting}
-}
-
-func toSeconds(d time.Duration) *float64 {
-	s := d.Round(time.Millisecond).Seconds()
-	return &s
-}
-
-func rateOrNil(r overview.Rate) *float64 {
-	if !r.Known {
-		return nil
-	}
-	return &r.PerMinute
+	httpio.WriteJSON(w, http.StatusOK, overview.DescribeLane(&l))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"weir/internal/export"
 	"weir/internal/httpio"
 	"weir/internal/overview"
-	"weir/internal/weir"
+	"weir/internal/query"
 	"weir/internal/wire"
 )
 
@@ -34,16 +33,16 @@ type Messages struct {
 
 // ServeHTTP implements http.Handler.
 func (f *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q, err := parseSearch(r, f.Lanes)
+	q, err := query.ReadSearch(r, f.Lanes)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	if q.format != "" {
+	if q.Format != "" {
 		search := func(ctx context.Context, limit int, token string) (overview.SearchResult, error) {
 			return f.Source.Search(ctx, q.Filter, limit, token)
 		}
-		newMessageExport("messages", f.ShownNames, f.HasUpstreams, search, f.Now, f.Logger).Write(w, r, q.format,
+		newMessageExport("messages", f.ShownNames, f.HasUpstreams, search, f.Now, f.Logger).Write(w, r, q.Format,
 			q.Limit, q.Continue)
 		return
 	}
@@ -53,7 +52,7 @@ func (f *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.Order.Sort(found.Messages)
-	httpio.WriteJSON(w, http.StatusOK, DescribeMessages(found))
+	httpio.WriteJSON(w, http.StatusOK, overview.DescribeMessages(found))
 }
 
 func newMessageExport(file string, shownNames []string, hasUpstreams bool,
@@ -65,7 +64,7 @@ func newMessageExport(file string, shownNames []string, hasUpstreams bool,
 		NewRecord: func(m wire.MessageLine) []string { return newMessageRecord(&m, shownNames, hasUpstreams) },
 		ReadPage: func(ctx context.Context, limit int, token string) (export.Page[wire.MessageLine], error) {
 			found, err := search(ctx, limit, token)
-			list := DescribeMessages(found)
+			list := overview.DescribeMessages(found)
 			looked, notSearched = looked+list.Looked, notSearched+list.NotSearched
 			return export.Page[wire.MessageLine]{Lines: list.Messages, Next: list.Continue, End: struct {
 				Looked      int    `json:"looked"`
@@ -106,92 +105,4 @@ func newMessageRecord(m *wire.MessageLine, shownNames []string, hasUpstreams boo
 		cells = append(cells, m.Shown[name])
 	}
 	return cells
-}
-
-// DescribeMessages returns the JSON form of a page of messages.
-func DescribeMessages(found overview.SearchResult) wire.MessageList {
-	list := wire.MessageList{Messages: []wire.MessageLine{}, Looked: found.Examined,
-		NotSearched: found.BodiesSkipped, Complete: found.Complete, Continue: found.Continue}
-	for _, st := range found.Messages {
-		st.Attempts = nil // the rows that a search reads do not have all attempts
-		list.Messages = append(list.Messages, wire.MessageLine{Message: wire.NewMessage(st), Size: st.Message.Size})
-	}
-	return list
-}
-
-const (
-	defaultLimit = 50
-	maxLimit     = 200
-	// maxText limits the bytes of a parameter. An ordering key has the same limit.
-	maxText = 1 << 10
-)
-
-// maxAttempts limits the values of the parameters "attemptsFrom" and "attemptsTo".
-const maxAttempts = 1_000_000
-
-var searchParameters = []string{"stage", "key", "keyPrefix", "contract", "upstream", "version", "fingerprint",
-	"cmsStatus",
-	"attemptsFrom", "attemptsTo", "idempotencyKey", "shown", "lane", "from", "to", "finishedFrom", "finishedTo", "text", "sort",
-	"limit", "continue", "format"}
-
-// Search has the parameters of a search.
-type Search struct {
-	Filter   overview.Filter
-	Order    overview.Order // the order of messages within one answer
-	Limit    int
-	Continue string
-	format   export.Format
-}
-
-// ParseSearch parses the parameters of a search for the operator's page. The argument "lanes" is the number of lanes.
-// The error names every problem.
-func ParseSearch(values url.Values, lanes int) (Search, error) {
-	p := &parameters{values: values}
-	return p.readSearch(lanes, "")
-}
-
-// parseSearch parses the parameters of a request, including the format of an export.
-func parseSearch(r *http.Request, lanes int) (Search, error) {
-	p := &parameters{values: r.URL.Query()}
-	f := p.readFormat(r)
-	if f != "" && p.values.Get("sort") != "" {
-		p.addProblem("sort", "cannot be combined with an export")
-	}
-	return p.readSearch(lanes, f)
-}
-
-// readSearch parses the parameters of a search, except "format". The argument "form" is the format of the requested
-// export; "" = no export.
-func (p *parameters) readSearch(lanes int, form export.Format) (Search, error) {
-	s := Search{
-		format: form,
-		Filter: overview.Filter{
-			Stage: p.readStage(), Key: p.readText("key"), Contract: p.readText("contract"),
-			Upstream:    p.readText("upstream"),
-			Fingerprint: p.readText("fingerprint"), Text: p.readText("text"),
-			From: p.readTime("from"), To: p.readTime("to"),
-			KeyPrefix: p.readText("keyPrefix"), Version: p.readText("version"), CMSStatus: p.readStatusRange("cmsStatus"),
-			MinAttempts:  p.readNumber("attemptsFrom", 0, 1, maxAttempts),
-			MaxAttempts:  p.readNumber("attemptsTo", 0, 1, maxAttempts),
-			FinishedFrom: p.readTime("finishedFrom"), FinishedTo: p.readTime("finishedTo"),
-			IdempotencyKey: p.readText("idempotencyKey"), Shown: p.readShown("shown"),
-		},
-		Order: p.readOrder("sort"),
-		Limit: p.readLimit(form), Continue: p.values.Get("continue"),
-	}
-	if p.values.Get("lane") != "" {
-		n := p.readNumber("lane", 0, 0, lanes-1)
-		s.Filter.Lane = &n
-	}
-	f := s.Filter
-	p.checkSpan("from", f.From, "to", f.To)
-	p.checkSpan("finishedFrom", f.FinishedFrom, "finishedTo", f.FinishedTo)
-	if f.MaxAttempts > 0 && f.MaxAttempts < f.MinAttempts {
-		p.addProblem("attemptsTo", "must not be below attemptsFrom")
-	}
-	if f.Fingerprint != "" && f.Stage != "" && f.Stage != weir.Dead {
-		p.addProblem("fingerprint", "only dead messages have one")
-	}
-	p.refuseOthers(searchParameters...)
-	return s, p.toError()
 }

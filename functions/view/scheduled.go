@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/httpio"
 	"weir/internal/overview"
+	"weir/internal/query"
 )
 
 // ScheduledReader lists scheduled messages by due time; see overview.Overview.
@@ -28,17 +29,17 @@ type Scheduled struct {
 
 // ServeHTTP implements http.Handler.
 func (f *Scheduled) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p := &parameters{values: r.URL.Query()}
-	form := p.readFormat(r)
-	filter := overview.DueFilter{From: p.readTime("from"), To: p.readTime("to")}
-	if p.values.Get("lane") != "" {
-		n := p.readNumber("lane", 0, 0, f.Lanes-1)
+	p := query.New(r.URL.Query())
+	form := p.ReadFormat(r)
+	filter := overview.DueFilter{From: p.ReadTime("from"), To: p.ReadTime("to")}
+	if p.Values.Get("lane") != "" {
+		n := p.ReadNumber("lane", 0, 0, f.Lanes-1)
 		filter.Lane = &n
 	}
-	p.checkSpan("from", filter.From, "to", filter.To)
-	limit, token := p.readLimit(form), p.values.Get("continue")
-	p.refuseOthers("lane", "from", "to", "limit", "continue", "format")
-	if err := p.toError(); err != nil {
+	p.CheckSpan("from", filter.From, "to", filter.To)
+	limit, token := p.ReadLimit(form), p.Values.Get("continue")
+	p.RefuseOthers("lane", "from", "to", "limit", "continue", "format")
+	if err := p.ToError(); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
@@ -55,5 +56,5 @@ func (f *Scheduled) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	httpio.WriteJSON(w, http.StatusOK, DescribeMessages(found))
+	httpio.WriteJSON(w, http.StatusOK, overview.DescribeMessages(found))
 }

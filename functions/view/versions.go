@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/httpio"
 	"weir/internal/lane"
+	"weir/internal/query"
 	"weir/internal/wire"
 )
 
@@ -56,14 +57,14 @@ func (f *Versions) readVersions(r *http.Request) (wire.VersionList, error) {
 // readKeyAndContracts returns the key and the contract that a request names. If the request names no contract,
 // readKeyAndContracts returns all given contracts.
 func readKeyAndContracts(r *http.Request, contracts []string) (key string, asked []string, err error) {
-	p := &parameters{values: r.URL.Query()}
-	p.refuseOthers("key", "contract")
-	key = p.readText("key")
-	if !p.values.Has("key") {
-		p.addProblem("key", "is missing")
+	p := query.New(r.URL.Query())
+	p.RefuseOthers("key", "contract")
+	key = p.ReadText("key")
+	if !p.Values.Has("key") {
+		p.AddProblem("key", "is missing")
 	}
-	if name := p.readText("contract"); name != "" {
+	if name := p.ReadText("contract"); name != "" {
 		contracts = []string{name} // can be a contract that the settings no longer have
 	}
-	return key, contracts, p.toError()
+	return key, contracts, p.ToError()
 }

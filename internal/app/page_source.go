@@ -8,14 +8,15 @@ import (
 	"strings"
 	"time"
 
-	"weir/functions/view"
 	"weir/internal/audit"
 	"weir/internal/contract"
 	"weir/internal/dashboard"
+	"weir/internal/difference"
 	"weir/internal/history"
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/overview"
+	"weir/internal/query"
 	"weir/internal/recur"
 	"weir/internal/redact"
 	"weir/internal/storage"
@@ -49,7 +50,7 @@ func (s *pageSource) Lanes(ctx context.Context) (wire.LaneList, error) {
 	if err != nil {
 		return wire.LaneList{}, err
 	}
-	return view.DescribeLanes(lanes, wire.NewCalendar(s.calendar, time.Now())), nil
+	return overview.DescribeLanes(lanes, wire.NewCalendar(s.calendar, time.Now())), nil
 }
 
 // Past implements dashboard.Source.
@@ -64,13 +65,7 @@ func (s *pageSource) Past(ctx context.Context, span, step time.Duration) (dashbo
 	}
 	sum := history.Sum(minutes)
 	out.Sum, out.CompleteUntil = newStep(&sum), s.history.CompleteUntil()
-	for _, r := range view.DescribeRefusals(&sum) {
-		out.Refusals = append(out.Refusals, dashboard.Refusal{Way: r.Way, Reason: r.Reason, Contract: r.Contract,
-			Rule: r.Rule, Count: r.Count})
-	}
-	for _, sender := range view.DescribeSenders(&sum) {
-		out.Senders = append(out.Senders, dashboard.Sender{Name: sender.Sender, Accepted: sender.Accepted})
-	}
+	out.Refusals, out.Senders = history.DescribeRefusals(&sum), history.DescribeSenders(&sum)
 	return out, nil
 }
 
@@ -95,7 +90,7 @@ func (s *pageSource) Search(ctx context.Context, q dashboard.Query) (wire.Messag
 	if q.Lane >= s.store.Lanes {
 		return wire.MessageList{}, nil
 	}
-	asked, err := view.ParseSearch(queryParameters(q), s.store.Lanes)
+	asked, err := query.ParseSearch(queryParameters(q), s.store.Lanes)
 	if err != nil {
 		return wire.MessageList{}, err
 	}
@@ -104,7 +99,7 @@ func (s *pageSource) Search(ctx context.Context, q dashboard.Query) (wire.Messag
 		return wire.MessageList{}, err
 	}
 	asked.Order.Sort(found.Messages)
-	return view.DescribeMessages(found), nil
+	return overview.DescribeMessages(found), nil
 }
 
 // queryParameters returns a search of the page as query parameters of the API.
@@ -187,7 +182,7 @@ func (s *pageSource) ReplayObstacle(ctx context.Context, id weir.ID) (string, er
 
 // Difference implements dashboard.Source.
 func (s *pageSource) Difference(ctx context.Context, id weir.ID) (string, error) {
-	return view.Compare(ctx, s.turns, s.bodies, id)
+	return difference.Compare(ctx, s.turns, s.bodies, id)
 }
 
 // trialCopies is the memory of a trial, divided by the size of the body: the body, its values, the requests that
@@ -239,7 +234,7 @@ func (s *pageSource) Errors(ctx context.Context) (wire.ErrorList, error) {
 	if err != nil {
 		return wire.ErrorList{}, err
 	}
-	return view.DescribeErrors(all), nil
+	return overview.DescribeErrors(all), nil
 }
 
 // Replays implements dashboard.Source.
@@ -331,7 +326,7 @@ const pageScheduled = 50
 // Scheduled implements dashboard.Source.
 func (s *pageSource) Scheduled(ctx context.Context, token string) (wire.MessageList, error) {
 	found, err := s.overview.Scheduled(ctx, overview.DueFilter{}, pageScheduled, token)
-	return view.DescribeMessages(found), err
+	return overview.DescribeMessages(found), err
 }
 
 // pageChanges is the largest number of entries on a page of the audit log.

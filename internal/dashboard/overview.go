@@ -231,10 +231,10 @@ func runningJobs(jobs []wire.Job) []wire.Job {
 type intake struct {
 	Refused, Throttled int64
 	RecentlyThrottled  int64
-	Poisoned           int64     // tickets that the host gave up recently
-	Refusals           []Refusal // the most frequent reasons
-	MoreRefused        int64     // refused submissions that Refusals does not count
-	Senders            []Sender
+	Poisoned           int64          // tickets that the host gave up recently
+	Refusals           []wire.Refusal // the most frequent reasons
+	MoreRefused        int64          // refused submissions that Refusals does not count
+	Senders            []wire.Sender
 	MostlyRefused      bool // recently more submissions were refused than accepted
 }
 

@@ -115,21 +115,8 @@ type History struct {
 	Steps         []Step
 	Sum           Step
 	CompleteUntil time.Time
-	Refusals      []Refusal // the most frequent reason first
-	Senders       []Sender  // the sender of most posts first
-}
-
-// Refusal is the number of submissions that were refused for one reason.
-type Refusal struct {
-	Way, Reason, Contract, Rule string // see history.Refusal
-	Count                       int64
-}
-
-// Sender is the number of posts that were accepted from one sender: the name of a known upstream, or the fingerprint of
-// a function key.
-type Sender struct {
-	Name     string
-	Accepted int64
+	Refusals      []wire.Refusal // the most frequent reason first
+	Senders       []wire.Sender  // the sender of most posts first
 }
 
 // Step has the counters of one interval of a History. Waiting is a sum over the lanes: for each lane, it includes the

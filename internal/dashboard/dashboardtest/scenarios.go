@@ -238,10 +238,10 @@ func busyHistory() dashboard.History {
 	h.Sum.AttemptP50, h.Sum.AttemptP95, h.Sum.AttemptP99 = milliseconds(41), milliseconds(188), milliseconds(920)
 	h.Sum.LagP50, h.Sum.LagP95 = milliseconds(84), milliseconds(3100)
 	h.Sum.Refused = 61
-	h.Refusals = []dashboard.Refusal{
+	h.Refusals = []wire.Refusal{
 		{Way: "post", Reason: "invalid", Contract: "article", Rule: "./title max", Count: 44},
 		{Way: "file", Reason: "invalid", Rule: "/ contract", Count: 12}, {Way: "post", Reason: "too_large", Count: 5}}
-	h.Senders = []dashboard.Sender{{Name: "3fa9c2d1", Accepted: 31_204}, {Name: "77e0aa15", Accepted: 6_118}}
+	h.Senders = []wire.Sender{{Sender: "3fa9c2d1", Accepted: 31_204}, {Sender: "77e0aa15", Accepted: 6_118}}
 	return h
 }
 
