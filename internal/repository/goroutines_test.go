@@ -1,4 +1,4 @@
-package weir_test
+package repository_test
 
 import (
 	"go/ast"
