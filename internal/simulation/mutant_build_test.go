@@ -120,7 +120,7 @@ func buildWithOverlay(dir string, files map[string]string, binary string) error 
 func listProgramMutants() []mutant {
 	all := slices.Concat(mutants, mutantsSeenFromOutside, mutantsOfLarge, mutantsOfMoves,
 		mutantsOfShortPages, mutantsOfKillers, mutantsOfBatches, mutantsOfAudits,
-		mutantsOfGrowth, mutantsOfAhead, mutantsOfLife, mutantsOfChains, relaneMutants)
+		mutantsOfGrowth, mutantsOfAhead, mutantsOfLife, mutantsOfChains, mutantsOfFolders, relaneMutants)
 	return slices.DeleteFunc(all, func(m mutant) bool { return m.file == "" })
 }
 

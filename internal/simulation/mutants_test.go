@@ -232,6 +232,26 @@ var mutantsOfLife = []mutant{
 	{"the timer of a schedule that is deleted stays", "recur/runner.go", "\t\t\tt.timer.Stop()\n\t\t\tdelete(r.timers, name)", "\t\t\tt.timer.Stop()", "memory", "1"},
 }
 
+// mutantsOfFolders has the mutants that TestInFolder catches: each takes a rule of the embedded store away.
+var mutantsOfFolders = []mutant{
+	{"the folder's store checks no ETag", "storage/embedded/table.go",
+		"case op.ifMatch != \"\" && op.ifMatch != storage.AnyETag && op.ifMatch != rowETag(stored):", "case false:",
+		"fence|books|twice|lost|history|order|overlap", "200"},
+	{"the folder's store writes over a row that is to be new", "storage/embedded/table.go",
+		"case op.kind == storage.Insert && exists:", "case op.kind == storage.Insert && exists && op.key == \"\":",
+		"twice|books|history|lost", "200"},
+	{"a refused transaction of the folder's store is answered as done", "storage/embedded/committer.go",
+		"ch.refused != nil {\n\t\t\t\treturn nil", "ch.refused != nil {\n\t\t\t\tch.refused = nil\n\t\t\t\treturn nil",
+		"lost|twice|books|history|fence|stuck|overlap", "200"},
+	{"a transaction of the folder's store is done in part", "storage/embedded/table.go",
+		"for i, op := range w.ops {\n\t\tif op.kind == storage.Delete {",
+		"for i, op := range w.ops[:min(len(w.ops), 2)] {\n\t\tif op.kind == storage.Delete {",
+		"lost|books|stuck|history|rows|repeat", "200"},
+	{"a lease of the folder's store has two holders", "storage/memory/leases.go",
+		"if held != nil && held.id != \"\" && held.id != id && l.now().Before(held.expiresAt) {", "if false {",
+		"overlap|fence|unfair", "200"},
+}
+
 // mutantsOfChains has the mutants that TestChains catches.
 var mutantsOfChains = []mutant{
 	{"a look-up that is not JSON finds no item", "steps/answer.go", "a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()", "a.JSON, a.raw = map[string]any{\"items\": []any{}}, nil", "duplicate|unjudged", "30"},
@@ -306,6 +326,10 @@ func TestMutants_AreCaughtInLongLives(t *testing.T) {
 
 func TestMutants_AreCaughtInHoards(t *testing.T) {
 	catchMutants(t, mutantsOfAhead, "TestAhead", "AHEAD")
+}
+
+func TestMutants_AreCaughtInFolders(t *testing.T) {
+	catchMutants(t, mutantsOfFolders, "TestInFolder", "IN_FOLDER")
 }
 
 func TestMutants_AreCaughtInWorldsOfChains(t *testing.T) {
