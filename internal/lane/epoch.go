@@ -20,7 +20,8 @@ var ErrLaneCount = errors.New("the number of lanes differs from storage's")
 // ErrFold means that the folding of keys in the settings differs from the folding in storage.
 var ErrFold = errors.New("the folding of keys differs from storage's")
 
-// ErrMoved means that no process may serve this store: everything in it was copied to another store, or is being copied.
+// ErrMoved means that no process may serve this store: everything in it was copied to another store,
+// or is being copied.
 var ErrMoved = errors.New("this store is not in use")
 
 // CheckNotMoved returns ErrMoved, with the reason and the remedy, if a record has a step of a move to another store.
@@ -40,9 +41,10 @@ func CheckNotMoved(m epochs.Record) error {
 // IsOtherLanes reports whether an error of Open means that the settings and storage have different lanes.
 func IsOtherLanes(err error) bool { return errors.Is(err, ErrLaneCount) || errors.Is(err, ErrFold) }
 
-// Initialize returns the record of epochs. If everything was moved to another store, it returns ErrMoved. If storage has none yet, Initialize creates the lanes, and then the record,
-// with the number of lanes and the folding of the first epoch. In this order, a process that finds the record also
-// finds the lanes.
+// Initialize returns the record of epochs. If everything was moved to another store, it returns
+// ErrMoved. If storage has no record yet, Initialize creates the lanes, and then the record, with the
+// number of lanes and the folding of the first epoch. In this order, a process that finds the record
+// also finds the lanes.
 func (s *Store) Initialize(ctx context.Context, first epochs.Epoch) (epochs.Record, error) {
 	meta, err := epochs.Read(ctx, s.Table)
 	if err == nil {

@@ -26,8 +26,9 @@ const (
 // If Watch notices the change late, the process does no harm: its lanes are closed, so they accept no message and have
 // no holder. The store must be open.
 //
-// Watch returns lane.ErrMoved if everything is copied to another store, and lane.ErrReplaced if the stored epochs.Record was removed or replaced. It returns nil when ctx ends. A
-// value from nudge makes Watch read the record at once.
+// Watch returns lane.ErrMoved if everything is copied to another store, and lane.ErrReplaced if the
+// stored epochs.Record was removed or replaced. It returns nil when ctx ends. A value from nudge makes
+// Watch read the record at once.
 func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error {
 	for pause := watchInterval; ; {
 		timer := time.NewTimer(pause)

@@ -52,10 +52,12 @@ var (
 	ErrEmptySource = errors.New("nothing is stored there")
 	ErrNotEmpty    = errors.New("it is not empty, and no half copy of this store: take an empty folder, or another " +
 		"WEIR_PREFIX")
-	ErrOtherCopy = errors.New("everything is being copied to another store: finish that copy, or give it up with --undo")
-	ErrInUse     = errors.New("a process still works on it: stop the app and all other processes, and run the same " +
+	ErrOtherCopy = errors.New("everything is being copied to another store: finish that copy, or give it up with " +
+		"--undo")
+	ErrInUse = errors.New("a process still works on it: stop the app and all other processes, and run the same " +
 		"command again")
-	ErrChanged = errors.New("the source changed meanwhile: stop all processes that use it, and run the same command again")
+	ErrChanged = errors.New("the source changed meanwhile: stop all processes that use it, and run the same command " +
+		"again")
 	ErrTooLate = errors.New("the copy is complete and in use: copy everything back in place of that")
 )
 
