@@ -24,6 +24,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require go.etcd.io/bbolt v1.5.0
+
 require github.com/expr-lang/expr v1.17.8 // indirect
 
 require (

@@ -85,6 +85,7 @@ func scenarios() []scenario {
 			inLastPass},
 		{"hang", "storage that hangs: how soon posts are refused, how long a lane stands still", runHang, inLastPass},
 		{"coldstart", "from the start of a handler to its first 202", runColdStart, inEachPass},
+		{"serve", "weir serve on a folder: start, acceptance, burst, memory", runServe, inLastPass},
 		{"recipe", "the usual recipe, as the baseline", runRecipeScenario, inEachPass},
 	}
 }

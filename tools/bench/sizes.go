@@ -23,6 +23,7 @@ type sizes struct {
 	recipe    int // messages
 	chains    chainSizes
 	crowds    crowdSizes
+	serve     serveSizes
 }
 
 // loadSizes are the sizes that most scenarios share.
@@ -184,7 +185,7 @@ var fullSizes = sizes{
 	scheduled: scheduledSizes{messages: 5000, inMemory: 100_000, burst: 2000, rounds: 60},
 	recurring: recurringSizes{occurrences: 200, lead: 10 * time.Second, kills: 4},
 	groups:    groupSizes{burst: 2000, flow: 200, due: 100}, cold: coldSizes{[]int{1, 64, 208}, 15}, recipe: 60,
-	chains: chainSizes{burst: 400, signedIn: 10_000}, crowds: fullCrowds,
+	chains: chainSizes{burst: 400, signedIn: 10_000}, crowds: fullCrowds, serve: serveSizes{messages: 100_000},
 }
 
 var fullCrowds = crowdSizes{

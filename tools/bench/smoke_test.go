@@ -42,7 +42,7 @@ var tiny = sizes{
 	scheduled: scheduledSizes{messages: 20, inMemory: 40, burst: 20, rounds: 2},
 	recurring: recurringSizes{occurrences: 20, lead: 5 * time.Second, kills: 1},
 	groups:    groupSizes{burst: 500, flow: 5, due: 10}, cold: coldSizes{[]int{1, 5}, 2}, recipe: 4,
-	chains: chainSizes{burst: 10, signedIn: 40},
+	chains: chainSizes{burst: 10, signedIn: 40}, serve: serveSizes{messages: 200},
 	crowds: crowdSizes{
 		due: dueRateSizes{[]int{5}, 2 * time.Second}, moment: momentSizes{[]int{20}, 2 * time.Second},
 		schedules: scheduleSizes{3, 3 * time.Second}, refused: refusedSizes{bad: 1, good: 3},
@@ -105,6 +105,10 @@ func TestBench(t *testing.T) {
 			"chains that remember the id: serial burst"}},
 		"Cold": {2 * time.Millisecond, "coldstart", []string{"cold start, 1 lanes: exec to the first 202" + away,
 			"cold start, 5 lanes: exec to the first 202" + away}},
+		"Serve": {0, "serve", []string{"weir serve: exec to the first 202",
+			"weir serve: accept latency p50, one client", "weir serve: accept rate, 64 clients, lane paused",
+			"weir serve: serial burst", "weir serve: resident at rest", "weir serve: resident after 200 messages",
+			"weir serve: exec to the first 202 with 200 messages"}},
 		"Hang": {2 * time.Millisecond, "hang", []string{"storage hangs: until a post is refused, max" + away,
 			"one storage request hangs: the lane's standstill, max" + away}},
 	} {
