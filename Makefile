@@ -21,7 +21,7 @@ FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/functi
 AZURITE := tools/azurite/node_modules/.bin/azurite
 OPENAPI := tools/openapi/node_modules/.bin/redocly
 
-.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages quick test-cms clients forwarding upgrade simulate crash lint vulncheck build release infra bench profile microbench clean azurite openapi kql tools
+.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages quick test-cms clients clients-dotnet forwarding upgrade simulate crash lint vulncheck build release infra bench profile microbench clean azurite openapi kql tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -115,6 +115,9 @@ test-cms: azurite ## the recipes against real CMSs, which it installs below buil
 	@tools/realcms/install-packages.sh cms
 	@tools/cms/install.sh $(or $(CMS),$(SITES))
 	CMS='$(or $(CMS),$(SITES))' go test -C tools -tags cms -count=1 -vet=off -timeout 120m -v -run "^TestCMS$$" ./e2e
+
+clients-dotnet: build ## clients in C#, generated from openapi.yaml by NSwag, compiled and run by Mono; needs mono, mcs and npm
+	tools/openapi/dotnet/run.sh
 
 clients: azurite openapi ## clients in Go, generated from openapi.yaml by oapi-codegen and ogen, against a running system; fetches both
 	go test -C tools -tags clients -count=1 -vet=off -timeout 25m -v -run '^TestClients_Go$$' ./e2e
