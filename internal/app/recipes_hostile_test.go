@@ -44,7 +44,8 @@ var hostileKeys = []string{"Some Slug!", "some_slug", "some--slug", "X", "x\u030
 	"some-slug\u00a0", "\u200bsome-slug", "some\u00adslug", "some\u2011slug",
 	"s\u043eme-slug", "\uff58", "s0me-slug",
 	// a part of an address, a filter or a pattern more
-	"some-slug/", "./some-slug", "some-slug/../x", "x/..", "some%2Dslug", "some-slug%00", "some-slug%20", "some-slug?x=1",
+	"some-slug/", "./some-slug", "some-slug/../x", "x/..", "some%2Dslug", "some-slug%00", "some-slug%20",
+	"some-slug?x=1",
 	"some-slug#x", "some-slug&amp;x=1", "some-slu", "ome-slug", "some-slu_", "some-slu%", "some-slug*", "some-slug|x",
 	"(some-slug)", "[some-slug]", "some-slug;", "some-slug\\", "'some-slug'", "&quot;some-slug&quot;",
 	"x' or '1'='1", "some-slug.json"}

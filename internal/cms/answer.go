@@ -32,8 +32,8 @@ const ForeignPage = "the answer is a page of HTML"
 const byteOrderMark = "\uFEFF"
 
 // Text returns the body in UTF-8, without a byte order mark. The byte order mark, or else the charset of the header
-// Content-Type, is the encoding of the body. If the header names no known charset, or if the body is valid UTF-8 anyway,
-// Text does not convert the body.
+// Content-Type, is the encoding of the body. If the header names no known charset, or if the body is valid UTF-8
+// anyway, Text does not convert the body.
 func (a Answer) Text() string {
 	text := string(a.Body)
 	if known := a.charset(); known != nil && !isPlainUTF8(a.Body, known) {
@@ -132,9 +132,9 @@ func (a Answer) Content() Content {
 	return OwnWords
 }
 
-// IsSuccess reports whether a status alone says that the CMS has done what Weir asked for. A status from 206 on is about
-// a part of an answer (206, 226), has one status for each part of a request in its body (207, 208), or has no known
-// meaning.
+// IsSuccess reports whether a status alone says that the CMS has done what Weir asked for. A status from 206 on is
+// about a part of an answer (206, 226), has one status for each part of a request in its body (207, 208), or has no
+// known meaning.
 func IsSuccess(status int) bool { return status >= http.StatusOK && status <= http.StatusResetContent }
 
 // FindDoubt returns the reason why the body of a 2xx answer shows no success as long as nothing in the settings reads

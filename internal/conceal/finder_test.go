@@ -92,7 +92,8 @@ func TestFinder_FindsEachFormOfAValue(t *testing.T) {
 		{"Perl", "Müller", `M\x{fc}ller`, "█"},
 		{"base64 of UTF-16", "s3cr3t-token-77", "[cwAzAGMAcgAzAHQALQB0AG8AawBlAG4ALQA3ADcA]", "[█A]"},
 		{"UTF-16", "s3cr3t-token-77", "s\x003\x00c\x00r\x003\x00t\x00-\x00t\x00o\x00k\x00e\x00n\x00-\x007\x007", "█"},
-		{"base32", "Müller & Co", "[JXB3Y3DMMVZCAJRAINXQ====] JXB3Y3DMMVZCAJRAINXQ jxb3y3dmmvzcajrainxq", "[█====] █ █"},
+		{"base32", "Müller & Co", "[JXB3Y3DMMVZCAJRAINXQ====] JXB3Y3DMMVZCAJRAINXQ jxb3y3dmmvzcajrainxq",
+			"[█====] █ █"},
 		{"base64 of base64", "Müller & Co", "VGNPOGJHeGxjaUFtSUVOdg==", "█=="},
 		{"CSS", "Müller & Co", `M\fc ller \26 Co, M\0000fcller \000026 Co, m\FC\6cler \& Co`, "█, █, █"},
 		{"UTF-7", "Müller & Co", "M+APw-ller +ACY- Co, M+APw-ller & Co, M+APwAbABsAGUAcgAgACY-Co", "█, █, █"},
@@ -178,8 +179,8 @@ func TestFinder_KeepsOtherLettersAndDigits(t *testing.T) {
 	for i := range image {
 		image[i] = byte(random.IntN(256))
 	}
-	f := conceal.NewFinder([]string{"Müller & Söhne", "4111111111111111"}, conceal.Options{Shortest: 4, FindsWords: true,
-		PartsOf: []string{"Müller & Söhne", "4111111111111111"}, MaxBytes: 16 << 10})
+	f := conceal.NewFinder([]string{"Müller & Söhne", "4111111111111111"}, conceal.Options{Shortest: 4,
+		FindsWords: true, PartsOf: []string{"Müller & Söhne", "4111111111111111"}, MaxBytes: 16 << 10})
 	for name, text := range map[string]string{
 		"UUID":     "no entry 550e8400-e29b-41d4-a716-446655440000 is there",
 		"SHA-256":  "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",

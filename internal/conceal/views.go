@@ -80,8 +80,8 @@ func isASCIILetter(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <
 // two hexadecimal digits behind an equals sign, and removes an equals sign at the end of a line.
 func undoQuotedPrintable(chars []char) []char { return undoEach(chars, "=", (*decoder).decodeEquals) }
 
-// undoEach returns the text in which "decode" has decoded each escape that begins with one of some characters, or nil if
-// there is none. The function "decode" returns the number of characters that it has decoded.
+// undoEach returns the text in which "decode" has decoded each escape that begins with one of some characters, or nil
+// if there is none. The function "decode" returns the number of characters that it has decoded.
 func undoEach(chars []char, begins string, decode func(*decoder, int) int) []char {
 	d := decoder{in: chars}
 	for at := 0; at < len(chars); {

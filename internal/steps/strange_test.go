@@ -12,36 +12,39 @@ import (
 	"weir/internal/weir"
 )
 
+const html = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: "
+
 // strangeAnswers are bytes that no settings name, by a word for them. None of them is a success or a verdict about the
 // message.
 var strangeAnswers = map[string]string{
-	"Nothing":             "",
-	"NoHTTP":              "220 mail.example ESMTP\r\n",
-	"HTTP09":              "<html>hello</html>",
-	"Icecast":             "ICY 200 OK\r\n\r\nsaved",
-	"StatusOfTwoDigits":   "HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",
-	"StatusOfFourDigits":  "HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n",
-	"Status000":           "HTTP/1.1 000 Nothing\r\nContent-Length: 2\r\n\r\nno",
-	"Status099":           "HTTP/1.1 099 Low\r\nContent-Length: 2\r\n\r\nno",
-	"NegativeStatus":      "HTTP/1.1 -22 No\r\nContent-Length: 0\r\n\r\n",
-	"EarlyHints":          "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
-	"SwitchingProtocols":  "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nbytes",
-	"ManyHints":           strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 2000),
-	"PartialContent":      "HTTP/1.1 206 Partial Content\r\nContent-Length: 2\r\n\r\n{}",
-	"MultiStatus":         "HTTP/1.1 207 Multi-Status\r\nContent-Length: 2\r\n\r\n{}",
-	"IMUsed":              "HTTP/1.1 226 IM Used\r\nContent-Length: 2\r\n\r\n{}",
-	"Persistent":          "HTTP/1.1 299 Own\r\nContent-Length: 2\r\n\r\nno",
-	"Loop":                "HTTP/1.1 302 Found\r\nLocation: /a\r\nContent-Length: 2\r\n\r\nno",
-	"NotModified":         "HTTP/1.1 304 Not Modified\r\n\r\n",
-	"Teapot":              "HTTP/1.1 418 I'm a teapot\r\nContent-Length: 2\r\n\r\nno",
-	"LegalReasons":        "HTTP/1.1 451 Unavailable\r\nContent-Length: 2\r\n\r\nno",
-	"Status599":           "HTTP/1.1 599 Own\r\nContent-Length: 2\r\n\r\nno",
-	"Status600":           "HTTP/1.1 600 Own\r\nContent-Length: 2\r\n\r\nno",
-	"Status999":           "HTTP/1.1 999 Request denied\r\nContent-Length: 2\r\n\r\nno",
-	"BadRequestByServer":  "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
-	"EndsInHeader":        "HTTP/1.1 200 OK\r\nContent-Ty",
-	"LongHeader":          "HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", 11<<20) + "\r\n\r\nsaved",
-	"ManyHeaders":         "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", 350_000) + "\r\nsaved",
+	"Nothing":            "",
+	"NoHTTP":             "220 mail.example ESMTP\r\n",
+	"HTTP09":             "<html>hello</html>",
+	"Icecast":            "ICY 200 OK\r\n\r\nsaved",
+	"StatusOfTwoDigits":  "HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",
+	"StatusOfFourDigits": "HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n",
+	"Status000":          "HTTP/1.1 000 Nothing\r\nContent-Length: 2\r\n\r\nno",
+	"Status099":          "HTTP/1.1 099 Low\r\nContent-Length: 2\r\n\r\nno",
+	"NegativeStatus":     "HTTP/1.1 -22 No\r\nContent-Length: 0\r\n\r\n",
+	"EarlyHints":         "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
+	"SwitchingProtocols": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nbytes",
+	"ManyHints":          strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 2000),
+	"PartialContent":     "HTTP/1.1 206 Partial Content\r\nContent-Length: 2\r\n\r\n{}",
+	"MultiStatus":        "HTTP/1.1 207 Multi-Status\r\nContent-Length: 2\r\n\r\n{}",
+	"IMUsed":             "HTTP/1.1 226 IM Used\r\nContent-Length: 2\r\n\r\n{}",
+	"Persistent":         "HTTP/1.1 299 Own\r\nContent-Length: 2\r\n\r\nno",
+	"Loop":               "HTTP/1.1 302 Found\r\nLocation: /a\r\nContent-Length: 2\r\n\r\nno",
+	"NotModified":        "HTTP/1.1 304 Not Modified\r\n\r\n",
+	"Teapot":             "HTTP/1.1 418 I'm a teapot\r\nContent-Length: 2\r\n\r\nno",
+	"LegalReasons":       "HTTP/1.1 451 Unavailable\r\nContent-Length: 2\r\n\r\nno",
+	"Status599":          "HTTP/1.1 599 Own\r\nContent-Length: 2\r\n\r\nno",
+	"Status600":          "HTTP/1.1 600 Own\r\nContent-Length: 2\r\n\r\nno",
+	"Status999":          "HTTP/1.1 999 Request denied\r\nContent-Length: 2\r\n\r\nno",
+	"BadRequestByServer": "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+	"EndsInHeader":       "HTTP/1.1 200 OK\r\nContent-Ty",
+	"LongHeader":         "HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", 11<<20) + "\r\n\r\nsaved",
+	"ManyHeaders": "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: aaaaaaaaaaaaaaaaaaaaaaa\r\n", 400_000) +
+		"\r\nsaved",
 	"HeaderWithoutColon":  "HTTP/1.1 200 OK\r\nwhat is this\r\n\r\nsaved",
 	"TwoLengths":          "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 5\r\n\r\nsaved",
 	"NegativeLength":      "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nsaved",
@@ -56,10 +59,10 @@ var strangeAnswers = map[string]string{
 	"CutJSONOfTextType":   "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n[{\"id\":7}",
 	"CutXML":              "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<?xml version=\"1.0\"?>\n<saved><id>7</id>",
 	"Problem":             "HTTP/1.1 200 OK\r\nContent-Type: application/problem+json\r\nContent-Length: 2\r\n\r\n{}",
-	"SignInPage":          "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 19\r\n\r\n<html>Sign in</html",
+	"SignInPage":          html + "19\r\n\r\n<html>Sign in</html",
 	"SignInPageAsJSON":    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 6\r\n\r\n<html>",
-	"ErrorOfPHP":          "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 21\r\n\r\n<br />\n<b>Fatal</b>: ",
-	"SignInPageInUTF16LE": "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 14\r\n\r\n\xff\xfe<\x00h\x00t\x00m\x00l\x00>\x00",
+	"ErrorOfPHP":          html + "21\r\n\r\n<br />\n<b>Fatal</b>: ",
+	"SignInPageInUTF16LE": html + "14\r\n\r\n\xff\xfe<\x00h\x00t\x00m\x00l\x00>\x00",
 }
 
 // serveBytes answers each request with the same bytes, and then closes the connection.
@@ -96,7 +99,8 @@ func TestSender_StrangeAnswersAreNoVerdict(t *testing.T) {
 			url := serveBytes(t, text)
 			check := func(kind string, r weir.Result) {
 				if r.Outcome != weir.OutcomeRetry && r.Outcome != weir.OutcomeUnavailable || r.Reason == "" {
-					t.Errorf("%s: got %s because of %q, want a retry or unavailable, and a reason", kind, r.Outcome, r.Reason)
+					t.Errorf("%s: got %s because of %q, want a retry or unavailable, and a reason", kind,
+						r.Outcome, r.Reason)
 				}
 			}
 			for _, step := range []string{"get: /a", "post: /a, json: {}", "put: /a", "delete: /a"} {
@@ -106,7 +110,8 @@ func TestSender_StrangeAnswersAreNoVerdict(t *testing.T) {
 				}
 				check(step, s.Send(t.Context(), newDelivery("<article/>")))
 			}
-			single, err := steps.New(steps.Config{URL: url, Method: http.MethodPut, Timeout: 10 * time.Second, Now: time.Now})
+			single, err := steps.New(steps.Config{URL: url, Method: http.MethodPut, Timeout: 10 * time.Second,
+				Now: time.Now})
 			if err != nil {
 				t.Fatal(err)
 			}

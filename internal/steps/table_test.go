@@ -168,8 +168,8 @@ func hasStatus(t *testing.T, cell string, status int) bool {
 	return false
 }
 
-// bodies has a body of each kind. The word of the table is "page", "other", or "words" for one that is neither a page nor
-// empty.
+// bodies has a body of each kind. The word of the table is "page", "other", or "words" for one that is neither a page
+// nor empty.
 var bodies = []struct{ name, kind, contentType, body string }{
 	{"Page", "page", "text/html", "<!DOCTYPE html><html><head><title>Gateway</title></head><body>no</body></html>"},
 	{"PageOfNginx", "page", "text/html", "<html>\r\n<head><title>404 Not Found</title></head>\r\n</html>"},
@@ -184,8 +184,8 @@ var bodies = []struct{ name, kind, contentType, body string }{
 }
 
 // special are the statuses that are tested with each body. The others are tested with a page and with JSON.
-var special = []int{100, 101, 200, 204, 206, 207, 226, 299, 302, 400, 401, 403, 404, 405, 409, 410, 412, 413, 414, 422, 431, 451, 499, 500,
-	503, 524}
+var special = []int{100, 101, 200, 204, 206, 207, 226, 299, 302, 400, 401, 403, 404, 405, 409, 410, 412, 413,
+	414, 422, 431, 451, 499, 500, 503, 524}
 
 func TestTableOfAnswers_Statuses(t *testing.T) {
 	t.Parallel()
@@ -362,7 +362,8 @@ var otherAnswers = map[string]otherAnswer{
 	},
 	"XML-RPC: no methodResponse, or one with neither params nor a fault": {
 		reading: callRead, writing: call, answers: []answerOf{newAnswer(200, "text/xml", "<html><body/></html>"),
-			newAnswer(200, "text/xml", "<methodResponse/>"), newAnswer(200, "text/xml", "<methodResponse><a/></methodResponse>")},
+			newAnswer(200, "text/xml", "<methodResponse/>"),
+			newAnswer(200, "text/xml", "<methodResponse><a/></methodResponse>")},
 	},
 	"no connection, or the sign-in fails": {
 		reading: []string{"get: /a"}, writing: []string{"put: /a"}, single: true,
