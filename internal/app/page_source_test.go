@@ -167,7 +167,7 @@ func (h *testHolder) append(key string) *lane.Entry {
 // finish makes a message final. A delivery is recorded as the last one of its key.
 func (h *testHolder) finish(e *lane.Entry, stage weir.Stage) {
 	h.t.Helper()
-	ch, batch := &lane.Change{}, &lane.Batch{}
+	ch, batch := &lane.Change{}, &lane.Transaction{}
 	if err := ch.Finish(e, stage, time.Now()); err != nil {
 		h.t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func newTestKeeper(t *testing.T, lanes *lanetest.Lanes, accepted storage.Files) 
 // sweepFor begins a round of upkeep each minute.
 func sweepFor(k *upkeep.Keeper, span time.Duration) {
 	for range span / time.Minute {
-		k.BeginRound()
+		k.BeginPass()
 		time.Sleep(time.Minute)
 	}
 }
@@ -132,7 +132,7 @@ func TestUpkeep_HistoryAndAuditLogStayBounded(t *testing.T) {
 				}
 			}
 			for range 6 {
-				k.BeginRound()
+				k.BeginPass()
 				time.Sleep(10 * time.Minute)
 			}
 		}

@@ -167,7 +167,7 @@ func (d *document) loadChunk(number int) error {
 	return d.failed
 }
 
-// chunkTimeout limits the read of a chunk, which has 1 MiB at most. Meanwhile no other batch has the turn.
+// chunkTimeout limits the read of a chunk, which has 1 MiB at most. Meanwhile no other batch has the shift.
 const chunkTimeout = 10 * time.Second
 
 func (d *document) readChunk(number int) ([]byte, error) {

@@ -12,8 +12,8 @@
 //
 // One process at a time works on a batch, as a job of package job, under the lease batch-<id>: the process that
 // accepted the batch, a process that got a request to cancel the batch, or a process whose sweep found the batch
-// unfinished. The batches of different upstreams take turns in a process; see the type turns. A batch that cannot go
-// on by its own fault ends after stuckPatience; see judgeStuck.
+// unfinished. The batches of different upstreams work in shifts in a process; see the type shifts. A batch that cannot
+// go on by its own fault ends after stuckPatience; see judgeStuck.
 //
 // In the state "checking" the process checks all parts, and stores the problems of the invalid parts. A document that
 // is not well-formed is rejected as a whole, because the borders of its parts are not certain. In the state "filing"
@@ -50,7 +50,7 @@
 //
 // # Memory
 //
-// A process has maxOpen batches open. Of the one that has the turn, it has cachedChunks chunks, one part, one window,
+// A process has maxOpen batches open. Of the one that has the shift, it has cachedChunks chunks, one part, one window,
 // the problems, and the directory of a zip in memory; of the others only a part, a window and the problems. In
 // addition, each running call of Accept has one chunk in memory.
 package batch

@@ -62,7 +62,7 @@ func (w *work) fileParts(ctx context.Context) (err error) {
 		if err := w.fileWindow(ctx, next); err != nil {
 			return err
 		}
-		if w.turn.mustLeave() {
+		if w.shift.mustLeave() {
 			return job.ErrAgain
 		}
 	}
@@ -137,11 +137,11 @@ func (w *work) addLateProblem(p part, err error) {
 // fileWindow appends the parts of a window, stores the message ids and the problems, and saves the number of the next
 // window's first part.
 func (w *work) fileWindow(ctx context.Context, one *window) error {
-	w.turn.end() // the appends wait for storage, and share Runner.appends with those of other batches
+	w.shift.end() // the appends wait for storage, and share Runner.appends with those of other batches
 	if err := w.appendParts(ctx, one.parts); err != nil {
 		return err
 	}
-	if err := w.turn.begin(ctx); err != nil {
+	if err := w.shift.begin(ctx); err != nil {
 		return err
 	}
 

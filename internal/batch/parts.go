@@ -35,7 +35,7 @@ func (p part) newSubmission(upstream string) filing.Submission {
 
 type partReader struct {
 	ctx      context.Context
-	turn     *turn
+	shift    *shift
 	set      *contract.Set
 	maxBody  int64
 	paths    []*contract.SplitPath
@@ -68,7 +68,7 @@ func openParts(ctx context.Context, w *work) (*partReader, error) {
 		return nil, err
 	}
 	d := &document{ctx: ctx, blobs: w.Blobs, id: b.ID, size: b.Bytes}
-	r := &partReader{ctx: ctx, turn: w.turn, set: w.Contracts, maxBody: w.MaxBody, paths: paths, document: d,
+	r := &partReader{ctx: ctx, shift: w.shift, set: w.Contracts, maxBody: w.MaxBody, paths: paths, document: d,
 		budget: newBudget(paths, b.Bytes)}
 	switch b.Format {
 	case wire.BatchZip:
@@ -85,9 +85,9 @@ func openParts(ctx context.Context, w *work) (*partReader, error) {
 	return r, err
 }
 
-// pass lets another batch work if this batch's turn is over. Meanwhile this batch keeps little memory.
+// pass lets another batch work if this batch's shift is over. Meanwhile this batch keeps little memory.
 func (r *partReader) pass() error {
-	hasPassed, err := r.turn.pass(r.ctx)
+	hasPassed, err := r.shift.pass(r.ctx)
 	if hasPassed {
 		r.document.dropChunks()
 		if r.zip != nil {
@@ -97,7 +97,7 @@ func (r *partReader) pass() error {
 	return err
 }
 
-// meteredContent is the content of one file. Its reads take turns with other batches, and use up the budget.
+// meteredContent is the content of one file. Its reads belong to the shift of the batch, and use up the budget.
 type meteredContent struct {
 	parts   *partReader
 	content io.Reader

@@ -63,9 +63,9 @@ type Config struct {
 // work at only one Runner at a time. A Runner is safe for concurrent use. The caller must Close each Runner.
 type Runner struct {
 	Config
-	store store
-	jobs  *job.Host
-	turns *turns
+	store  store
+	jobs   *job.Host
+	shifts *shifts
 	// appends limits the parts of all open batches that are appended at the same time to appendsAtOnce.
 	appends *semaphore.Weighted
 
@@ -77,7 +77,7 @@ type Runner struct {
 
 // New returns a Runner.
 func New(cfg Config) *Runner {
-	return &Runner{Config: cfg, store: store{cfg.Store.Table}, admitted: map[string]int{}, turns: newTurns(cfg.Now),
+	return &Runner{Config: cfg, store: store{cfg.Store.Table}, admitted: map[string]int{}, shifts: newShifts(cfg.Now),
 		appends: semaphore.NewWeighted(appendsAtOnce),
 		jobs: job.NewHost(job.Config{Kind: "batch", Leases: cfg.Leases, Lease: cfg.Lease, Now: cfg.Now,
 			Log: cfg.Logger})}
@@ -195,8 +195,8 @@ func (r *Runner) List(ctx context.Context) ([]wire.Batch, error) {
 }
 
 // ResumeOrphans starts the work on all unfinished batches, and does not wait for the end of the work. This process
-// works on the batches in turns; see the type turns. If another process has a batch's lease, the batch stays with that
-// process.
+// works on the batches in shifts; see the type shifts. If another process has a batch's lease, the batch stays with
+// that process.
 func (r *Runner) ResumeOrphans(ctx context.Context) error {
 	unfinished, err := r.store.listWork(ctx)
 	if err != nil {
@@ -217,10 +217,10 @@ func (r *Runner) ResumeOrphans(ctx context.Context) error {
 
 // newJob returns the work of this process on a batch.
 func (r *Runner) newJob(id, upstream string) job.Job {
-	var t *turn
+	var t *shift
 	return job.Job{ID: id,
 		Enter: func(ctx context.Context) (leave func(), err error) {
-			if t, err = r.turns.enter(ctx, upstream); err != nil {
+			if t, err = r.shifts.enter(ctx, upstream); err != nil {
 				return nil, err
 			}
 			return t.leave, nil

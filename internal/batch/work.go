@@ -19,7 +19,7 @@ import (
 type work struct {
 	*Runner
 	row
-	turn          *turn
+	shift         *shift
 	problems      []wire.PartProblem
 	isUnsaved     bool      // addLateProblem has added problems that are not stored yet
 	savedAt       time.Time // when the row was last saved or read
@@ -32,9 +32,9 @@ const showInterval = 2 * time.Second
 // errTakenOver means that another process has changed or removed the batch's row.
 var errTakenOver = errors.New("another process works on the batch")
 
-// processBatch continues the work on a batch from the stored state, in the turns of this process. It is the Run of a
+// processBatch continues the work on a batch from the stored state, in the shifts of this process. It is the Run of a
 // job.Job: failures is the number of failures since the last progress.
-func (r *Runner) processBatch(ctx context.Context, id string, t *turn, failures int) (hasProgressed bool, err error) {
+func (r *Runner) processBatch(ctx context.Context, id string, t *shift, failures int) (hasProgressed bool, err error) {
 	if err := t.begin(ctx); err != nil {
 		return false, err
 	}
@@ -46,7 +46,7 @@ func (r *Runner) processBatch(ctx context.Context, id string, t *turn, failures 
 		return false, err
 	}
 
-	w := &work{Runner: r, row: one, turn: t, savedAt: r.Now()}
+	w := &work{Runner: r, row: one, shift: t, savedAt: r.Now()}
 	err = panics.Catch(func() error { return w.takeSteps(ctx) })
 	switch {
 	case err == nil:

@@ -226,5 +226,5 @@ func (d *Drainer) wakeBraked(except int) {
 func (t *laneWorker) mayBeBraked() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.endTenure != nil || t.reportedRound != t.round || t.report.hasBrakes
+	return t.endTenure != nil || t.reportedLook != t.looks || t.report.hasBrakes
 }

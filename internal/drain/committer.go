@@ -222,7 +222,7 @@ func (c *committer) takeBatch() (requests []commitRequest, wait time.Duration) {
 	if !c.isUrgent && len(c.pending) < commitOutcomes && age < commitInterval {
 		return nil, commitInterval - age
 	}
-	b, n := &lane.Batch{}, 0
+	b, n := &lane.Transaction{}, 0
 	for n < len(c.pending) && b.TryAdd(c.pending[n].change) {
 		n++
 	}
@@ -236,7 +236,7 @@ func (c *committer) takeBatch() (requests []commitRequest, wait time.Duration) {
 // transaction.
 func (c *committer) commitRequests(ctx context.Context, requests []commitRequest) error {
 	for len(requests) > 0 {
-		b := &lane.Batch{}
+		b := &lane.Transaction{}
 		for _, q := range requests {
 			b.TryAdd(q.change)
 		}

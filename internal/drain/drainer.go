@@ -260,7 +260,7 @@ func (d *Drainer) Report(number int) Report {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.reportedRound != t.round {
+	if t.reportedLook != t.looks {
 		return Report{}
 	}
 	return t.report

@@ -216,15 +216,15 @@ func (m *dueMover) finishWrites(ctx context.Context) error {
 // decideMoves decides the positions of messages that were read, and hands their moves to the committer.
 func (m *dueMover) decideMoves() {
 	for len(m.moves.writing) < maxMoveWrites && !m.isSealed {
-		batch := m.pickReady()
-		if len(batch) == 0 {
+		group := m.pickReady()
+		if len(group) == 0 {
 			return
 		}
-		ch, undo := m.buildMove(batch)
-		m.cache.markProgress(moveDecided, dueTimesOf(batch)...)
-		w := &moveWrite{entries: batch, beganAt: m.now(), undo: undo, answer: make(chan moveResult, 1)}
+		ch, undo := m.buildMove(group)
+		m.cache.markProgress(moveDecided, dueTimesOf(group)...)
+		w := &moveWrite{entries: group, beganAt: m.now(), undo: undo, answer: make(chan moveResult, 1)}
 		m.moves.writing = append(m.moves.writing, w)
-		for _, p := range batch {
+		for _, p := range group {
 			m.moves.shut[p.entry.KeyHash()] = true
 		}
 		m.journal.addMove(ch, func(err error) {
@@ -236,7 +236,7 @@ func (m *dueMover) decideMoves() {
 
 // pickReady takes out up to maxMoves ready messages whose positions may be decided. It leaves all messages of a key
 // that has a message being moved or sent.
-func (m *dueMover) pickReady() (batch []readyMessage) {
+func (m *dueMover) pickReady() (group []readyMessage) {
 	if len(m.moves.ready) == 0 {
 		return nil
 	}
@@ -244,22 +244,22 @@ func (m *dueMover) pickReady() (batch []readyMessage) {
 	shut[m.sendingKey] = true
 	m.moves.ready = slices.DeleteFunc(m.moves.ready, func(p readyMessage) bool {
 		key := p.entry.KeyHash()
-		if shut[key] || len(batch) == maxMoves {
+		if shut[key] || len(group) == maxMoves {
 			shut[key] = true
 			return false
 		}
-		batch = append(batch, p)
+		group = append(group, p)
 		return true
 	})
-	return batch
+	return group
 }
 
 // buildMove builds the change of a move, and applies the move to the blocks in memory. undo restores these blocks.
-func (m *dueMover) buildMove(batch []readyMessage) (ch *lane.Change, undo func()) {
+func (m *dueMover) buildMove(group []readyMessage) (ch *lane.Change, undo func()) {
 	ch = &lane.Change{}
 	before := map[string]*keyState{}
 	room := m.keys.leftRoom()
-	for _, p := range batch {
+	for _, p := range group {
 		e, logPos := p.entry, max(p.logPos, m.positions.sentBelow)
 		id := e.BlockID()
 		k := m.keys.byID[id]

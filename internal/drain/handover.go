@@ -150,9 +150,9 @@ func (d *Drainer) withdrawClaim(ctx context.Context, t *laneWorker) {
 // awaitLook returns the report of the next look at the lane. It returns earlier if this process drains the lane.
 func (t *laneWorker) awaitLook(ctx context.Context) Report {
 	t.mu.Lock()
-	round := t.round
+	last := t.looks
 	t.mu.Unlock()
-	return t.reportAfter(ctx, round, true)
+	return t.reportAfter(ctx, last, true)
 }
 
 // claimTracker has the last claim to a lane, as far as this process knows. It is safe for concurrent use.

@@ -49,13 +49,13 @@ type laneWorker struct {
 
 // laneReports has the results of the looks at a lane, for callers that wait for a report.
 type laneReports struct {
-	mu            sync.Mutex
-	endTenure     func()        // ends the session and hands the lane over; nil = this process does not drain the lane
-	round         int           // number of looks that have begun
-	reportedRound int           // the number (see round) of the look that led to the report
-	report        Report        // result of the last look that did not lead to a drain
-	reportedAt    time.Time     // when the report was published
-	reported      chan struct{} // closed and replaced at each report, and when a drain begins or ends
+	mu           sync.Mutex
+	endTenure    func()        // ends the session and hands the lane over; nil = this process does not drain the lane
+	looks        int           // number of looks that have begun
+	reportedLook int           // the number (see looks) of the look that led to the report
+	report       Report        // result of the last look that did not lead to a drain
+	reportedAt   time.Time     // when the report was published
+	reported     chan struct{} // closed and replaced at each report, and when a drain begins or ends
 }
 
 func newLaneWorker(d *Drainer, number int) *laneWorker {
@@ -93,14 +93,14 @@ func (t *laneWorker) wakeUp() {
 func (t *laneWorker) joinDrain(ctx context.Context) Report {
 	t.mu.Lock()
 	isBlocked := t.report.Paused || t.report.State == Busy
-	known := t.reportedRound == t.round && isBlocked && t.isReportFresh()
+	known := t.reportedLook == t.looks && isBlocked && t.isReportFresh()
 	if known {
 		defer t.mu.Unlock()
 		return t.report
 	}
-	round := t.round
+	last := t.looks
 	t.mu.Unlock()
-	return t.reportAfter(ctx, round, false)
+	return t.reportAfter(ctx, last, false)
 }
 
 // awaitStatus returns the report of a look that begins after this call, except in three cases:
@@ -111,32 +111,32 @@ func (t *laneWorker) joinDrain(ctx context.Context) Report {
 //   - The lane is paused, and the last report is fresh: awaitStatus returns the last report.
 func (t *laneWorker) awaitStatus(ctx context.Context) Report {
 	t.mu.Lock()
-	round, report := t.round, t.report
-	known := t.reportedRound == t.round &&
+	last, report := t.looks, t.report
+	known := t.reportedLook == t.looks &&
 		(report.State == Busy && !report.isLeft || report.Paused && t.isReportFresh())
 	t.mu.Unlock()
 	if known {
 		return report
 	}
-	return t.reportAfter(ctx, round, true)
+	return t.reportAfter(ctx, last, true)
 }
 
 // isReportFresh reports whether the last report is younger than reportFreshFor. The caller holds mu.
 func (t *laneWorker) isReportFresh() bool { return t.drainer.Now().Sub(t.reportedAt) < reportFreshFor }
 
-// reportAfter waits for the report of a look with a higher number than "round". If "working" is true, it returns
+// reportAfter waits for the report of a look with a higher number than "last". If "working" is true, it returns
 // Working as soon as this process drains the lane. It also returns Working if ctx ends first, and Idle if the worker
 // ends first.
-func (t *laneWorker) reportAfter(ctx context.Context, round int, working bool) Report {
+func (t *laneWorker) reportAfter(ctx context.Context, last int, working bool) Report {
 	t.wakeUp() // also while this process holds the lane: another instance may just have appended a message
 	for {
 		t.mu.Lock()
-		report, shown, holding, settled := t.report, t.reportedRound, t.endTenure != nil, t.reported
+		report, shown, holding, settled := t.report, t.reportedLook, t.endTenure != nil, t.reported
 		t.mu.Unlock()
 		switch {
 		case working && holding:
 			return Report{State: Working}
-		case shown > round:
+		case shown > last:
 			return report
 		}
 		select {
@@ -152,7 +152,7 @@ func (t *laneWorker) reportAfter(ctx context.Context, round int, working bool) R
 func (t *laneWorker) publishReport(r Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.report, t.reportedAt, t.reportedRound = r, t.drainer.Now(), t.round
+	t.report, t.reportedAt, t.reportedLook = r, t.drainer.Now(), t.looks
 	t.signalReport()
 }
 
@@ -188,7 +188,7 @@ func (t *laneWorker) runLoop() {
 func (t *laneWorker) lookUntilClosed() {
 	for t.drainer.openCtx.Err() == nil {
 		t.mu.Lock()
-		t.round++
+		t.looks++
 		t.mu.Unlock()
 		report := t.lookSafely()
 		if report.State != Busy {

@@ -196,7 +196,7 @@ func (d *Drainer) wakePaused(except int) {
 func (t *laneWorker) mayPauseForCMS() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.endTenure == nil && (t.reportedRound != t.round || t.report.isForCMS)
+	return t.endTenure == nil && (t.reportedLook != t.looks || t.report.isForCMS)
 }
 
 // awaitPauseEnd waits as awaitWake does. If the lane pauses for the CMS, it meanwhile reads from

@@ -67,8 +67,8 @@ const (
 	// files.
 	maxTaken, maxListed = 5000, 20_000
 	maxListing          = runLimit / 2
-	// postponedTurn is the time after which a postponed batch comes first.
-	postponedTurn = 10 * time.Minute
+	// postponedLimit is the time after which a postponed batch comes first.
+	postponedLimit = 10 * time.Minute
 )
 
 // CollectSoon tries at most busyTries times, with a pause of busyPause between two tries.
@@ -81,16 +81,16 @@ const (
 // The caller must Close it.
 type Collector struct {
 	Config
-	ctx    context.Context // ends when Close is called
-	cancel context.CancelFunc
-	turn   chan struct{} // full during a run of this process, and after Close
-	rests  rests
-	unread unreadFiles
-	left   leftFiles
+	ctx     context.Context // ends when Close is called
+	cancel  context.CancelFunc
+	running chan struct{} // full during a run of this process, and after Close
+	rests   rests
+	unread  unreadFiles
+	left    leftFiles
 
 	mu sync.Mutex
 	// postponed has the time, by keyOf, at which each batch was postponed: it was not accepted before the end of a run.
-	// Later runs take these batches after all other files; see sortByTurn. Otherwise a batch that needs more time than
+	// Later runs take these batches after all other files; see sortForRun. Otherwise a batch that needs more time than
 	// a run has would delay other files forever.
 	postponed map[string]time.Time
 }
@@ -98,7 +98,7 @@ type Collector struct {
 // New returns a Collector.
 func New(cfg Config) *Collector {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Collector{Config: cfg, ctx: ctx, cancel: cancel, turn: make(chan struct{}, 1),
+	return &Collector{Config: cfg, ctx: ctx, cancel: cancel, running: make(chan struct{}, 1),
 		postponed: map[string]time.Time{}, rests: rests{until: map[string]time.Time{}},
 		unread: unreadFiles{runs: map[string]int{}}}
 }
@@ -132,8 +132,8 @@ func (c *Collector) collectUnderLease(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
+	case c.running <- struct{}{}:
+		defer func() { <-c.running }()
 	case <-ctx.Done():
 		return nil // another run of this process takes the files, or the Collector is closed
 	}
@@ -202,27 +202,27 @@ func (c *Collector) postponeBatch(f storage.File) {
 	c.Logger.Warn("inbox: batch not accepted before the run ended, postponed", "subject", shortName(f.Name))
 }
 
-// sortByTurn sorts files in the order in which a run takes them: oldest first, and postponed batches last. But a batch
-// that was postponed for postponedTurn comes first. Otherwise it would never have its turn while each run has more
-// files than it can take. sortByTurn forgets postponed batches that are not among the files. It returns the number of
+// sortForRun sorts files in the order in which a run takes them: oldest first, and postponed batches last. But a batch
+// that was postponed for postponedLimit comes first. Otherwise it would never be taken while each run has more
+// files than it can take. sortForRun forgets postponed batches that are not among the files. It returns the number of
 // batches that come first.
-func (c *Collector) sortByTurn(files []storage.File) (overdue int) {
+func (c *Collector) sortForRun(files []storage.File) (overdue int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	postponed, turns := map[string]time.Time{}, map[string]int{} // turns is by file name; -1 = first, 1 = last
+	postponed, ranks := map[string]time.Time{}, map[string]int{} // ranks is by file name; -1 = first, 1 = last
 	for _, f := range files {
 		since, isPostponed := c.postponed[keyOf(f)]
 		if !isPostponed {
 			continue
 		}
-		postponed[keyOf(f)], turns[f.Name] = since, 1
-		if c.Now().Sub(since) >= postponedTurn {
-			turns[f.Name] = -1
+		postponed[keyOf(f)], ranks[f.Name] = since, 1
+		if c.Now().Sub(since) >= postponedLimit {
+			ranks[f.Name] = -1
 			overdue++
 		}
 	}
 	slices.SortStableFunc(files, func(a, b storage.File) int {
-		return cmp.Or(turns[a.Name]-turns[b.Name], compareAge(a, b))
+		return cmp.Or(ranks[a.Name]-ranks[b.Name], compareAge(a, b))
 	})
 	c.postponed = postponed
 	return overdue
@@ -233,7 +233,7 @@ func compareAge(a, b storage.File) int {
 	return cmp.Or(a.ModifiedAt.Compare(b.ModifiedAt), cmp.Compare(a.Name, b.Name))
 }
 
-// listReady returns the oldest ready files, cut into windows, in the order of sortByTurn. It leaves out the files that
+// listReady returns the oldest ready files, cut into windows, in the order of sortForRun. It leaves out the files that
 // this run has tried, and the files of upstreams that have used up a limit.
 //
 // Storage lists files by name. So listReady lists the whole inbox, and keeps the oldest: an older file of a key could
@@ -263,7 +263,7 @@ func (c *Collector) listReady(ctx context.Context, tried map[string]bool) (windo
 		marker = page.Next
 	}
 	ready = keepOldest(ready)
-	overdue := c.sortByTurn(ready)
+	overdue := c.sortForRun(ready)
 	for _, f := range ready[:overdue] { // each alone, so that reading other files takes no time from it
 		windows = append(windows, []storage.File{f})
 	}
@@ -312,7 +312,7 @@ func (c *Collector) isReady(f storage.File) bool {
 func (c *Collector) Close(ctx context.Context) error {
 	c.cancel()
 	select {
-	case c.turn <- struct{}{}: // prevents further runs
+	case c.running <- struct{}{}: // prevents further runs
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

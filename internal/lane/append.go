@@ -49,11 +49,11 @@ type Appender struct {
 	used  atomic.Int64 // memory of all unanswered submissions, in bytes
 
 	mu    sync.Mutex
-	lanes map[int]*pendingBatch
+	lanes map[int]*pendingAppends
 }
 
-// pendingBatch has the submissions that wait for the next transaction of one lane.
-type pendingBatch struct {
+// pendingAppends has the submissions that wait for the next transaction of one lane.
+type pendingAppends struct {
 	waiting         []series
 	isFlushing      bool
 	head            Head          // as last read or written; zero = not known
@@ -87,7 +87,7 @@ type result struct {
 
 // NewAppender returns an Appender for a store.
 func NewAppender(s *Store, log *slog.Logger) *Appender {
-	return &Appender{store: s, log: log, lanes: map[int]*pendingBatch{}}
+	return &Appender{store: s, log: log, lanes: map[int]*pendingAppends{}}
 }
 
 // Append appends a message to the lane of its key, and returns when the message is durable. If an earlier message has
@@ -224,7 +224,7 @@ func (a *Appender) addToPending(s series) {
 	lane := s[0].lane
 	g := a.lanes[lane]
 	if g == nil {
-		g = &pendingBatch{}
+		g = &pendingAppends{}
 		a.lanes[lane] = g
 	}
 	g.waiting = append(g.waiting, s)
@@ -235,14 +235,14 @@ func (a *Appender) addToPending(s series) {
 }
 
 // flushPending appends the waiting submissions of a lane until none is left. Each transaction takes a group of them.
-func (a *Appender) flushPending(lane int, g *pendingBatch) {
+func (a *Appender) flushPending(lane int, g *pendingAppends) {
 	g.busySince = a.store.Now()
 	for {
 		group := a.takeGroup(g)
 		if group == nil {
 			return
 		}
-		t := &batchAppend{a: a, lane: lane, pending: g, group: group}
+		t := &appendTransaction{a: a, lane: lane, pending: g, group: group}
 		err := panics.Catch(func() error { t.appendGroup(); return nil })
 		if err != nil {
 			a.log.Error("append: panic in a transaction", "lane", lane, "err", err)
@@ -267,7 +267,7 @@ const (
 // late each time. If another process has written head lately, letOthersWrite pauses after each transaction. If no
 // other process has written head lately, letOthersWrite pauses only after maxBusyTime without a break. If no
 // submission waits, letOthersWrite does not pause.
-func (a *Appender) letOthersWrite(g *pendingBatch) {
+func (a *Appender) letOthersWrite(g *pendingAppends) {
 	a.mu.Lock()
 	waits := len(g.waiting) > 0
 	a.mu.Unlock()
@@ -284,7 +284,7 @@ func (a *Appender) letOthersWrite(g *pendingBatch) {
 
 // takeGroup removes the next series that fit into one transaction, and returns their submissions. If no series waits,
 // takeGroup returns nil.
-func (a *Appender) takeGroup(g *pendingBatch) (group []*submission) {
+func (a *Appender) takeGroup(g *pendingAppends) (group []*submission) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var taken transactionSize
@@ -307,7 +307,7 @@ func (a *Appender) takeGroup(g *pendingBatch) (group []*submission) {
 }
 
 // takeWaiting removes all waiting series of a lane, and returns their submissions.
-func (a *Appender) takeWaiting(g *pendingBatch) []*submission {
+func (a *Appender) takeWaiting(g *pendingAppends) []*submission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	waiting := slices.Concat(g.waiting...)

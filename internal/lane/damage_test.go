@@ -106,9 +106,9 @@ func TestDamaged_ListOfDeadMessages(t *testing.T) {
 		}
 		ch := &lane.Change{}
 		ch.Replay(e, lane.Request{}, time.Now().UTC())
-		batch := &lane.Batch{}
-		batch.TryAdd(ch)
-		if err := w.Commit(t.Context(), batch); err != nil {
+		tx := &lane.Transaction{}
+		tx.TryAdd(ch)
+		if err := w.Commit(t.Context(), tx); err != nil {
 			t.Fatalf("Commit = %v, want no error", err)
 		}
 		st, err := b.store.ReadMessage(t.Context(), 0, 1)

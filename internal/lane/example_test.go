@@ -65,8 +65,8 @@ func ExampleStore_RaiseFence() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(former.Commit(ctx, &lane.Batch{}))
-	fmt.Println(holder.Commit(ctx, &lane.Batch{}), holder.Tail().Fence)
+	fmt.Println(former.Commit(ctx, &lane.Transaction{}))
+	fmt.Println(holder.Commit(ctx, &lane.Transaction{}), holder.Tail().Fence)
 	// Output:
 	// fenced: another holder has the lane
 	// <nil> 2

@@ -12,7 +12,7 @@ import (
 // commitDeliveries commits deliveries of messages at their first attempt, together with a new cursor.
 func (b *bench) commitDeliveries(w *lane.Writer, cursor int64, seqs ...int64) {
 	b.t.Helper()
-	batch := &lane.Batch{}
+	tx := &lane.Transaction{}
 	for _, seq := range seqs {
 		e, err := b.faultless.ReadMessage(b.t.Context(), 0, seq)
 		if err != nil {
@@ -25,11 +25,11 @@ func (b *bench) commitDeliveries(w *lane.Writer, cursor int64, seqs ...int64) {
 			b.t.Fatal(err)
 		}
 		ch.UpdateTail(func(t *lane.Tail) { t.Cursor = cursor })
-		if !batch.TryAdd(ch) {
-			b.t.Fatal("TryAdd = false, want room in the batch")
+		if !tx.TryAdd(ch) {
+			b.t.Fatal("TryAdd = false, want room in the tx")
 		}
 	}
-	if err := w.Commit(b.t.Context(), batch); err != nil {
+	if err := w.Commit(b.t.Context(), tx); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -130,7 +130,7 @@ func TestPackedDeliveries_RetentionRemovesThemTogether(t *testing.T) {
 func TestPackedDeliveries_TooLargeAnswersHaveRowsOfTheirOwn(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		ids, w := b.appendAndRaiseFence(60)
-		batch := &lane.Batch{}
+		tx := &lane.Transaction{}
 		for i, id := range ids {
 			e, err := b.faultless.ReadMessage(t.Context(), 0, id.Seq)
 			if err != nil {
@@ -142,11 +142,11 @@ func TestPackedDeliveries_TooLargeAnswersHaveRowsOfTheirOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			ch.UpdateTail(func(t *lane.Tail) { t.Cursor = 61 })
-			if !batch.TryAdd(ch) {
+			if !tx.TryAdd(ch) {
 				t.Fatalf("TryAdd(change %d) = false, want room for it", i)
 			}
 		}
-		if err := w.Commit(t.Context(), batch); err != nil {
+		if err := w.Commit(t.Context(), tx); err != nil {
 			t.Fatal(err)
 		}
 		if st, err := b.store.Messages().Status(t.Context(),

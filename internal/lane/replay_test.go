@@ -25,11 +25,11 @@ func (b *bench) grantReplays(w *lane.Writer) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		ch, batch := &lane.Change{}, &lane.Batch{}
+		ch, tx := &lane.Change{}, &lane.Transaction{}
 		ch.ResolveRequest(r)
 		ch.Replay(e, r, time.Now())
-		batch.TryAdd(ch)
-		if err := w.Commit(b.t.Context(), batch); err != nil {
+		tx.TryAdd(ch)
+		if err := w.Commit(b.t.Context(), tx); err != nil {
 			b.t.Fatal(err)
 		}
 	}
@@ -47,12 +47,12 @@ func (b *bench) appendDead(w *lane.Writer, key, body string) weir.ID {
 		b.t.Fatal(err)
 	}
 	e.Record(weir.Result{Outcome: weir.OutcomeRejected, Status: 422, Reason: "no"}, w.Tail().Fence, true)
-	ch, batch := &lane.Change{}, &lane.Batch{}
+	ch, tx := &lane.Change{}, &lane.Transaction{}
 	if err := ch.Finish(e, weir.Dead, time.Now()); err != nil {
 		b.t.Fatal(err)
 	}
-	batch.TryAdd(ch)
-	if err := w.Commit(b.t.Context(), batch); err != nil {
+	tx.TryAdd(ch)
+	if err := w.Commit(b.t.Context(), tx); err != nil {
 		b.t.Fatal(err)
 	}
 	return r.Message.ID
@@ -150,10 +150,10 @@ func TestRetention_OfReplayed(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.raiseFence()
 		id := b.appendDead(w, "a", newNoise(100<<10, 1))
-		ch, batch := &lane.Change{}, &lane.Batch{}
+		ch, tx := &lane.Change{}, &lane.Transaction{}
 		ch.UpdateTail(func(tail *lane.Tail) { tail.Cursor = 2 })
-		batch.TryAdd(ch)
-		if err := w.Commit(t.Context(), batch); err != nil {
+		tx.TryAdd(ch)
+		if err := w.Commit(t.Context(), tx); err != nil {
 			t.Fatal(err)
 		}
 		r := &lane.Retention{Store: b.store, KeepFinal: 7 * day, KeepDead: 30 * day, TimeShare: time.Minute}
@@ -317,10 +317,10 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				w := b.raiseFence()
 				id := b.appendDead(w, "a", newNoise(100<<10, 1))
-				ch, batch := &lane.Change{}, &lane.Batch{}
+				ch, tx := &lane.Change{}, &lane.Transaction{}
 				ch.UpdateTail(func(tail *lane.Tail) { tail.Cursor = 2 })
-				batch.TryAdd(ch)
-				if err := w.Commit(t.Context(), batch); err != nil {
+				tx.TryAdd(ch)
+				if err := w.Commit(t.Context(), tx); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(31 * day)
@@ -355,10 +355,10 @@ func TestReplay_OfAMessageThatRetentionRemoves(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.raiseFence()
 		id := b.appendDead(w, "a", newNoise(100<<10, 1))
-		ch, batch := &lane.Change{}, &lane.Batch{}
+		ch, tx := &lane.Change{}, &lane.Transaction{}
 		ch.UpdateTail(func(tail *lane.Tail) { tail.Cursor = 2 })
-		batch.TryAdd(ch)
-		if err := w.Commit(t.Context(), batch); err != nil {
+		tx.TryAdd(ch)
+		if err := w.Commit(t.Context(), tx); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)

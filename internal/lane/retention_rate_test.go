@@ -73,7 +73,7 @@ func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 			t.Fatalf("%d messages in lane %d, want %d; %v", len(entries), n, perLane, err)
 		}
 		for len(entries) > 0 {
-			batch := &lane.Batch{}
+			tx := &lane.Transaction{}
 			for _, e := range entries[:min(30, len(entries))] {
 				e.Record(weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now()}, 1, true)
 				ch := &lane.Change{}
@@ -81,9 +81,9 @@ func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 					t.Fatal(err)
 				}
 				ch.UpdateTail(func(t *lane.Tail) { t.Cursor = e.Seq() + 1 })
-				batch.TryAdd(ch)
+				tx.TryAdd(ch)
 			}
-			if err := w.Commit(t.Context(), batch); err != nil {
+			if err := w.Commit(t.Context(), tx); err != nil {
 				t.Fatal(err)
 			}
 			entries = entries[min(30, len(entries)):]
@@ -118,7 +118,7 @@ func TestRetention_KeepsUp(t *testing.T) {
 		c := upkeep.New(upkeep.Config{Retention: r, Lanes: lanes, Table: account.Table(), Now: time.Now,
 			Logger: slog.New(slog.DiscardHandler)})
 		began := time.Now()
-		c.BeginRound()
+		c.BeginPass()
 		time.Sleep(time.Minute)
 		if err := c.Close(t.Context()); err != nil {
 			t.Error(err)

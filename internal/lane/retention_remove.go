@@ -28,12 +28,12 @@ func (t *retentionRun) removeExpired(ctx context.Context, messages []*expiringMe
 	}
 	over = slices.DeleteFunc(over, func(m *expiringMessage) bool { return m.isKept })
 	for len(over) > 0 {
-		batch := nextBatch(over)
-		if err := t.removeBatch(ctx, batch); err != nil {
+		group := nextGroup(over)
+		if err := t.removeGroup(ctx, group); err != nil {
 			return err
 		}
-		over = over[len(batch):]
-		t.walk.seq = batch[len(batch)-1].seq
+		over = over[len(group):]
+		t.walk.seq = group[len(group)-1].seq
 		if t.isSpent() {
 			return nil
 		}
@@ -118,8 +118,8 @@ func (m *expiringMessage) deleteOps() []storage.Op {
 	return ops
 }
 
-// nextBatch returns the first messages, as many as one transaction can delete with all their rows.
-func nextBatch(messages []*expiringMessage) []*expiringMessage {
+// nextGroup returns the first messages, as many as one transaction can delete with all their rows.
+func nextGroup(messages []*expiringMessage) []*expiringMessage {
 	ops, n := 0, 0
 	for _, m := range messages {
 		ops += len(m.deleteOps())
@@ -150,18 +150,18 @@ func deleteOpsOf(messages []*expiringMessage) []storage.Op {
 	return ops
 }
 
-// removeBatch removes messages with one transaction. If storage refuses the transaction, removeBatch removes each
+// removeGroup removes messages with one transaction. If storage refuses the transaction, removeGroup removes each
 // message alone, so that one changed or refused message does not block the others.
-func (t *retentionRun) removeBatch(ctx context.Context, batch []*expiringMessage) error {
-	began, ops := time.Now(), deleteOpsOf(batch)
+func (t *retentionRun) removeGroup(ctx context.Context, group []*expiringMessage) error {
+	began, ops := time.Now(), deleteOpsOf(group)
 	_, err := t.Store.Table.Transact(ctx, t.Store.Partition(t.lane), ops)
 	switch {
 	case err == nil:
-		t.countGone(batch...)
+		t.countGone(group...)
 	case isUndecided(err):
 		return err
 	default:
-		for _, m := range batch {
+		for _, m := range group {
 			if err := t.removeOne(ctx, m); err != nil {
 				return err
 			}

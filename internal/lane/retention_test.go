@@ -22,9 +22,9 @@ func (b *bench) commitFinal(w *lane.Writer, seq int64, stage weir.Stage) {
 		b.t.Fatal(err)
 	}
 	ch.UpdateTail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, seq+1) })
-	batch := &lane.Batch{}
-	batch.TryAdd(ch)
-	if err := w.Commit(b.t.Context(), batch); err != nil {
+	tx := &lane.Transaction{}
+	tx.TryAdd(ch)
+	if err := w.Commit(b.t.Context(), tx); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -36,12 +36,12 @@ func (b *bench) commitHeld(w *lane.Writer, seq int64) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	ch, batch := &lane.Change{}, &lane.Batch{}
+	ch, tx := &lane.Change{}, &lane.Transaction{}
 	ch.Hold(e.BlockID(), e)
 	ch.SaveBlock(lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: time.Now().Add(time.Hour), HeldCount: 1})
 	ch.UpdateTail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, seq+1) })
-	batch.TryAdd(ch)
-	if err := w.Commit(b.t.Context(), batch); err != nil {
+	tx.TryAdd(ch)
+	if err := w.Commit(b.t.Context(), tx); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -67,10 +67,10 @@ func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tai
 // Tail returns tail as last committed by this Writer.
 func (w *Writer) Tail() Tail { return w.tail }
 
-// Commit writes the rows of a batch and the changed tail in one transaction. ErrFenced means that tail has changed,
+// Commit writes the rows of a transaction and the changed tail in one transaction. ErrFenced means that tail has changed,
 // usually because another holder has the lane; then this commit wrote nothing. After any other error the caller does
 // not know whether the commit was done.
-func (w *Writer) Commit(ctx context.Context, b *Batch) error {
+func (w *Writer) Commit(ctx context.Context, b *Transaction) error {
 	next := w.tail
 	next.CommitSeq += 1 + w.lostCommits
 	b.updateTail(&next)

@@ -20,16 +20,16 @@ func isCommit(c storagetest.Call) bool {
 
 func keepTail(*lane.Tail) {}
 
-// newCountBatch returns a batch that adds 1 to the number of delivered messages, and saves blocks.
-func newCountBatch(blocks ...lane.KeyBlock) *lane.Batch {
+// newCountTransaction returns a tx that adds 1 to the number of delivered messages, and saves blocks.
+func newCountTransaction(blocks ...lane.KeyBlock) *lane.Transaction {
 	ch := &lane.Change{}
 	ch.UpdateTail(func(t *lane.Tail) { t.Counts.Delivered++ })
 	for _, b := range blocks {
 		ch.SaveBlock(b)
 	}
-	batch := &lane.Batch{}
-	batch.TryAdd(ch)
-	return batch
+	tx := &lane.Transaction{}
+	tx.TryAdd(ch)
+	return tx
 }
 
 func (b *bench) readTail() lane.Tail {
@@ -52,7 +52,7 @@ func TestWriter(t *testing.T) {
 				}
 				for range 5 {
 					b.faults.Once(isCommit, storagetest.Fault{Kind: kind, Delay: 50 * time.Millisecond})
-					if err := w.Commit(t.Context(), newCountBatch()); err != nil {
+					if err := w.Commit(t.Context(), newCountTransaction()); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -85,7 +85,7 @@ func TestWriter_AFormerHolderCannotCommitAfterTheFenceRose(t *testing.T) {
 		if _, err := b.store.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keepTail); err != nil {
 			t.Fatal(err)
 		}
-		err = former.Commit(t.Context(), newCountBatch(lane.KeyBlock{ID: "test", NextAt: time.Now()}))
+		err = former.Commit(t.Context(), newCountTransaction(lane.KeyBlock{ID: "test", NextAt: time.Now()}))
 		if tail := b.readTail(); !errors.Is(err, lane.ErrFenced) || tail.Fence != 2 || tail.Nonce != "two" ||
 			tail.Counts.Delivered != 0 {
 			t.Errorf("%v, tail %+v, want %v, Fence 2, Nonce two and Delivered 0", err, tail, lane.ErrFenced)
@@ -104,10 +104,10 @@ func TestWriter_ALateCopyOfARefusedCommitIsNotTakenForTheNext(t *testing.T) {
 		}
 		ch := &lane.Change{}
 		ch.RemoveBlock("test") // a row that does not exist
-		batch := &lane.Batch{}
-		batch.TryAdd(ch)
+		tx := &lane.Transaction{}
+		tx.TryAdd(ch)
 		b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
-		if err := w.Commit(t.Context(), batch); !storage.Is(err, storage.NotFound) {
+		if err := w.Commit(t.Context(), tx); !storage.Is(err, storage.NotFound) {
 			t.Fatalf("got %v, want an error of kind NotFound", err)
 		}
 		row := storage.Op{Kind: storage.Insert, Key: "b_test", Values: map[string]any{}}
@@ -116,7 +116,7 @@ func TestWriter_ALateCopyOfARefusedCommitIsNotTakenForTheNext(t *testing.T) {
 		}
 		b.faults.Release()
 		b.faults.Wait()
-		if err := w.Commit(t.Context(), newCountBatch()); !errors.Is(err, lane.ErrFenced) ||
+		if err := w.Commit(t.Context(), newCountTransaction()); !errors.Is(err, lane.ErrFenced) ||
 			b.readTail().Counts.Delivered != 0 {
 			t.Errorf("the next commit was taken for done: %v, tail %+v, want %v and Delivered 0", err, b.readTail(),
 				lane.ErrFenced)
@@ -132,7 +132,7 @@ func TestWriter_AFormerHoldersCommitArrivesLate(t *testing.T) {
 		}
 		b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
 		done := make(chan error)
-		go func() { done <- former.Commit(t.Context(), newCountBatch()) }()
+		go func() { done <- former.Commit(t.Context(), newCountTransaction()) }()
 		<-done // a second copy of the commit was done; the first copy has not arrived yet
 		if _, err := b.faultless.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keepTail); err != nil {
 			t.Fatal(err)
@@ -155,7 +155,7 @@ func TestWriter_RaiseFenceWhileAFormerHolderCommits(t *testing.T) {
 		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if isCommit(c) {
 				once.Do(func() {
-					if err := former.Commit(t.Context(), newCountBatch()); err != nil {
+					if err := former.Commit(t.Context(), newCountTransaction()); err != nil {
 						t.Error(err)
 					}
 				})
@@ -178,7 +178,7 @@ func TestBatch_FillsOneTransaction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		batch, taken := &lane.Batch{}, 0
+		tx, taken := &lane.Transaction{}, 0
 		for i := range 200 {
 			r, err := a.Append(t.Context(), newMessage("a", "x"), "")
 			if err != nil {
@@ -186,14 +186,14 @@ func TestBatch_FillsOneTransaction(t *testing.T) {
 			}
 			ch := &lane.Change{}
 			ch.Hold("block", &lane.Entry{Message: r.Message}) // adds two operations, each for a row of this message
-			// All changes of the batch save the same block, so its row takes only one operation of the transaction.
+			// All changes of the tx save the same block, so its row takes only one operation of the transaction.
 			ch.SaveBlock(lane.KeyBlock{ID: "block", KeyHash: "k", HeldCount: int64(i), NextAt: time.Now()})
-			if !batch.TryAdd(ch) {
+			if !tx.TryAdd(ch) {
 				break
 			}
 			taken++
 		}
-		if err := w.Commit(t.Context(), batch); err != nil || taken != 49 {
+		if err := w.Commit(t.Context(), tx); err != nil || taken != 49 {
 			t.Errorf("%d changes, %v, want 49 and no error", taken, err)
 		}
 		blocks, err := b.store.DeliveryState().ReadBlocks(t.Context(), 0)

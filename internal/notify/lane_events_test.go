@@ -124,7 +124,7 @@ func (w *world) saveUnavailable(pauses int64) {
 			w.t.Fatal(err)
 		}
 	}
-	ch, b := &lane.Change{}, &lane.Batch{}
+	ch, b := &lane.Change{}, &lane.Transaction{}
 	ch.UpdateTail(func(t *lane.Tail) {
 		t.PauseCount, t.PauseReason, t.PausedUntil = pauses, "connection refused", time.Now()
 		if pauses == 0 {
@@ -231,7 +231,7 @@ func (w *world) saveBrakes(brakes ...lane.Brake) {
 	if w.writer == nil {
 		w.saveUnavailable(0)
 	}
-	ch, b := &lane.Change{}, &lane.Batch{}
+	ch, b := &lane.Change{}, &lane.Transaction{}
 	ch.UpdateTail(func(t *lane.Tail) { t.Brakes = brakes })
 	b.TryAdd(ch)
 	w.commitBatch(b)

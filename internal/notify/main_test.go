@@ -217,7 +217,7 @@ func (w *world) commitFinal(stage weir.Stage, ids ...weir.ID) {
 			w.t.Fatal(err)
 		}
 	}
-	batch := &lane.Batch{}
+	batch := &lane.Transaction{}
 	for _, id := range ids {
 		e, err := w.store.ReadMessage(ctx, 0, id.Seq)
 		if err != nil {
@@ -236,14 +236,14 @@ func (w *world) commitFinal(stage weir.Stage, ids ...weir.ID) {
 		ch.UpdateTail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, id.Seq+1) })
 		if !batch.TryAdd(ch) {
 			w.commitBatch(batch)
-			batch = &lane.Batch{}
+			batch = &lane.Transaction{}
 			batch.TryAdd(ch)
 		}
 	}
 	w.commitBatch(batch)
 }
 
-func (w *world) commitBatch(b *lane.Batch) {
+func (w *world) commitBatch(b *lane.Transaction) {
 	w.t.Helper()
 	if err := w.writer.Commit(w.t.Context(), b); err != nil {
 		w.t.Fatal(err)

@@ -27,9 +27,9 @@ func TestRunner_AHolderBehind(t *testing.T) {
 	})
 }
 
-// A job replays its messages in batches. The messages of a key are replayed without a pause, even if they need several
-// batches. The next key must then wait until the job's average rate is not above Spec.RatePerMinute.
-func TestRunner_KeyOfManyBatches(t *testing.T) {
+// A job replays its messages in portions. The messages of a key are replayed without a pause, even if they need several
+// portions. The next key must then wait until the job's average rate is not above Spec.RatePerMinute.
+func TestRunner_KeyOfManyPortions(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(120, "/a")
 		w.addDead(1, "/b")
@@ -48,9 +48,9 @@ func TestRunner_KeyOfManyBatches(t *testing.T) {
 	})
 }
 
-// A job saves each batch before it replays the messages of the batch. If the job cannot save a batch, it must
-// replay none of the batch's messages. Otherwise the job would not count these replays after a crash.
-func TestRunner_BatchNotSaved(t *testing.T) {
+// A job saves each portion before it replays the messages of the portion. If the job cannot save a portion, it must
+// replay none of the portion's messages. Otherwise the job would not count these replays after a crash.
+func TestRunner_PortionNotSaved(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(10, "/a")
 		p, q := w.startProcess(), w.startProcess()

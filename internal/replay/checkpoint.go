@@ -19,7 +19,7 @@ type checkpoint struct {
 	// Seq is the job's position in the present lane. The job takes the keys in the order of their first dead messages.
 	// Seq is the sequence number of the first dead message of the last key that the job took; 0 = no key yet.
 	Seq  int64
-	Next []deadMessage // the present batch; perhaps some of its replays were already requested
+	Next []deadMessage // the present portion; perhaps some of its replays were already requested
 	Open []deadMessage // replayed messages that are not final yet, sorted by lane and sequence number
 }
 

@@ -36,9 +36,9 @@ func eachDead(ctx context.Context, log Log, number int, seq int64, f func(lists.
 // replayed together. Otherwise a new message of the key could be delivered in between, and the holder would refuse the
 // remaining replays of the key.
 type deadIndex struct {
-	keys    []string                 // hashes of keys that are in no batch yet, in the order of their first messages
+	keys    []string                 // hashes of keys that are in no portion yet, in the order of their first messages
 	byKey   map[string][]deadMessage // the messages of each key in the field "keys", by hash
-	current []deadMessage            // remaining messages of the last key of the last batch
+	current []deadMessage            // remaining messages of the last key of the last portion
 
 	// dueOrder maps the sequence number of a scheduled message to the message's position in its key's order.
 	dueOrder map[int64]string
@@ -65,29 +65,29 @@ func (r *Runner) readIndex(ctx context.Context, f Filter, p *checkpoint, number 
 	return x, err
 }
 
-// nextBatch returns the next batch: all messages of a key, then all of the next key, until the batch has at least n
-// messages. The batch never has more messages than the parameter "most"; further messages of the last key are in the
-// next batch. The parameter seq is the present value of checkpoint.Seq, and nextBatch returns the new value.
+// nextPortion returns the next portion: all messages of a key, then all of the next key, until the portion has at least n
+// messages. The portion never has more messages than the parameter "most"; further messages of the last key are in the
+// next portion. The parameter seq is the present value of checkpoint.Seq, and nextPortion returns the new value.
 //
-// A batch has a key's messages in the order in which the holder must deliver them, because the holder can deliver a
+// A portion has a key's messages in the order in which the holder must deliver them, because the holder can deliver a
 // message before the next replay is requested. A scheduled message is later in that order than the messages that were
 // accepted before its due time.
-func (x *deadIndex) nextBatch(n, most int, seq int64) ([]deadMessage, int64) {
-	var batch []deadMessage
-	for len(batch) < n && (len(x.current) > 0 || len(x.keys) > 0) {
+func (x *deadIndex) nextPortion(n, most int, seq int64) ([]deadMessage, int64) {
+	var portion []deadMessage
+	for len(portion) < n && (len(x.current) > 0 || len(x.keys) > 0) {
 		if len(x.current) == 0 {
 			x.current = x.byKey[x.keys[0]]
 			delete(x.byKey, x.keys[0])
 			x.keys, seq = x.keys[1:], x.current[0].seq
 		}
-		k := min(len(x.current), most-len(batch))
+		k := min(len(x.current), most-len(portion))
 		slices.SortFunc(x.current[:k], func(a, b deadMessage) int { return cmp.Compare(x.orderOf(a), x.orderOf(b)) })
-		batch, x.current = append(batch, x.current[:k]...), x.current[k:]
+		portion, x.current = append(portion, x.current[:k]...), x.current[k:]
 	}
-	return batch, seq
+	return portion, seq
 }
 
-// isInProgress reports whether the last key of the last batch has further messages to replay.
+// isInProgress reports whether the last key of the last portion has further messages to replay.
 func (x *deadIndex) isInProgress() bool { return x != nil && len(x.current) > 0 }
 
 // orderOf returns a message's position in its key's order.

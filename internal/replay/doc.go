@@ -24,10 +24,10 @@
 // key, it replays all messages of that key together, in order. Otherwise a new message of the key could be delivered in
 // between, and the holder would refuse the remaining replays of the key.
 //
-// The job replays its messages in batches. It stores each batch, with its position in the lane, before it requests the
-// replays, and stores the results afterwards. A batch has as many messages as the rate allows in two seconds, but at
-// least one. Further messages of the last key are added, up to fifty messages in the batch. If that key has still more
-// messages, the next batch follows without a pause.
+// The job replays its messages in portions. It stores each portion, with its position in the lane, before it requests the
+// replays, and stores the results afterwards. A portion has as many messages as the rate allows in two seconds, but at
+// least one. Further messages of the last key are added, up to fifty messages in the portion. If that key has still more
+// messages, the next portion follows without a pause.
 //
 // # Outcomes
 //
@@ -41,12 +41,12 @@
 //   - replayed = delivered + deadAgain + otherwise (cancelled, superseded, discarded or removed) + waiting (open)
 //   - When a job is done: matched = replayed + refused + skipped (no longer dead when the job reached the message)
 //   - No job replays a message twice. The job requests a replay only if the message is still dead, with the time of
-//     death that the job has stored in the batch.
+//     death that the job has stored in the portion.
 //
 // # Failure
 //
-// The process that resumes a job continues with the stored batch. Perhaps the former process has already requested
-// some replays of the batch:
+// The process that resumes a job continues with the stored portion. Perhaps the former process has already requested
+// some replays of the portion:
 //
 //   - If a message is no longer dead, or has another time of death, the process counts the message as replayed.
 //   - If a message is still dead, the process requests the replay, perhaps for the second time. A second request

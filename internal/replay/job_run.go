@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// batchSpan is the time that a batch takes at the job's rate. A longer batchSpan would make batches larger. Then a
+	// portionSpan is the time that a portion takes at the job's rate. A longer portionSpan would make portions larger. Then a
 	// process that resumes a job after a crash would have more messages to check again.
-	batchSpan = 2 * time.Second
-	// maxBatch is the largest number of messages of a batch.
-	maxBatch = 50
+	portionSpan = 2 * time.Second
+	// maxPortion is the largest number of messages of a portion.
+	maxPortion = 50
 	// maxOpen is the largest number of open messages: messages that were replayed and are not final yet.
 	maxOpen = 500
 	// Open messages are polled every minPoll while messages become final. Otherwise the interval doubles after each
@@ -31,18 +31,18 @@ const (
 // jobRun is a job that this process runs, under the job's lease.
 type jobRun struct {
 	*Runner
-	job          Job
-	checkpoint   checkpoint
-	etag         storage.ETag
-	lanes        []int      // lanes that can have messages of the job
-	deadIndex    *deadIndex // of the present lane; nil = not read yet
-	isResumed    bool       // perhaps replays of the batch in checkpoint.Next were already requested
-	isUnsaved    bool       // the batch in checkpoint.Next is not saved yet
-	nextBatchAt  time.Time  // earliest time of the next batch, by the job's rate
-	pollAt       time.Time  // time of the next poll
-	pollInterval time.Duration
-	retryDelay   time.Duration // pause if the last step failed; 0 = the last step succeeded
-	isOver       bool          // the job is over, or another process runs it
+	job           Job
+	checkpoint    checkpoint
+	etag          storage.ETag
+	lanes         []int      // lanes that can have messages of the job
+	deadIndex     *deadIndex // of the present lane; nil = not read yet
+	isResumed     bool       // perhaps replays of the portion in checkpoint.Next were already requested
+	isUnsaved     bool       // the portion in checkpoint.Next is not saved yet
+	nextPortionAt time.Time  // earliest time of the next portion, by the job's rate
+	pollAt        time.Time  // time of the next poll
+	pollInterval  time.Duration
+	retryDelay    time.Duration // pause if the last step failed; 0 = the last step succeeded
+	isOver        bool          // the job is over, or another process runs it
 }
 
 // runJob runs a job until the job is over or ctx ends. ctx ends if the lease is lost.
@@ -105,11 +105,11 @@ func (w *jobRun) runStep(ctx context.Context) (wait time.Duration, err error) {
 			return 0, err
 		}
 	}
-	if len(w.checkpoint.Next) > 0 { // this batch is left over from a crash or a failed step
-		if err := w.saveBatch(ctx); err != nil {
+	if len(w.checkpoint.Next) > 0 { // this portion is left over from a crash or a failed step
+		if err := w.savePortion(ctx); err != nil {
 			return 0, err
 		}
-		return 0, w.replayBatch(ctx)
+		return 0, w.replayPortion(ctx)
 	}
 	if err := w.pollOutcomes(ctx); err != nil {
 		return 0, err
@@ -118,15 +118,15 @@ func (w *jobRun) runStep(ctx context.Context) (wait time.Duration, err error) {
 		return 0, w.finishJob(ctx, Stopped, reason)
 	}
 	now := w.Now()
-	if wait := w.nextBatchAt.Sub(now); wait > 0 && !w.deadIndex.isInProgress() {
+	if wait := w.nextPortionAt.Sub(now); wait > 0 && !w.deadIndex.isInProgress() {
 		return min(wait, w.untilNextPoll(now)), nil
 	}
-	if err := w.selectBatch(ctx); err != nil {
+	if err := w.selectPortion(ctx); err != nil {
 		return 0, err
 	}
 	switch {
 	case len(w.checkpoint.Next) > 0:
-		return 0, w.replayBatch(ctx)
+		return 0, w.replayPortion(ctx)
 	case len(w.checkpoint.Open) > 0:
 		return w.untilNextPoll(now), nil
 	}
@@ -170,9 +170,9 @@ func (w *jobRun) eachDead(ctx context.Context, f func(lists.DeadRow)) error {
 	return nil
 }
 
-// selectBatch sets and saves the next batch. The batch stays empty if no message is left, or maxOpen messages are open.
-func (w *jobRun) selectBatch(ctx context.Context) error {
-	room := min(maxOpen-len(w.checkpoint.Open), maxBatch)
+// selectPortion sets and saves the next portion. The portion stays empty if no message is left, or maxOpen messages are open.
+func (w *jobRun) selectPortion(ctx context.Context) error {
+	room := min(maxOpen-len(w.checkpoint.Open), maxPortion)
 	for room > 0 && w.checkpoint.Lane < len(w.lanes) {
 		if w.deadIndex == nil {
 			x, err := w.readIndex(ctx, w.job.Filter, &w.checkpoint, w.lanes[w.checkpoint.Lane])
@@ -181,18 +181,18 @@ func (w *jobRun) selectBatch(ctx context.Context) error {
 			}
 			w.deadIndex = x
 		}
-		n := max(1, int(batchSpan*time.Duration(w.job.RatePerMinute)/time.Minute))
-		if w.checkpoint.Next, w.checkpoint.Seq = w.deadIndex.nextBatch(min(n, room), room,
+		n := max(1, int(portionSpan*time.Duration(w.job.RatePerMinute)/time.Minute))
+		if w.checkpoint.Next, w.checkpoint.Seq = w.deadIndex.nextPortion(min(n, room), room,
 			w.checkpoint.Seq); len(w.checkpoint.Next) > 0 {
 			w.isUnsaved = true
-			return w.saveBatch(ctx)
+			return w.savePortion(ctx)
 		}
 		w.deadIndex, w.checkpoint.Lane, w.checkpoint.Seq = nil, w.checkpoint.Lane+1, 0
 	}
 	return nil
 }
 
-func (w *jobRun) saveBatch(ctx context.Context) error {
+func (w *jobRun) savePortion(ctx context.Context) error {
 	if !w.isUnsaved {
 		return nil
 	}
@@ -201,36 +201,36 @@ func (w *jobRun) saveBatch(ctx context.Context) error {
 	return err
 }
 
-// batchMessage is a message of the present batch with its row.
-type batchMessage struct {
+// portionMessage is a message of the present portion with its row.
+type portionMessage struct {
 	deadMessage
 	entry  *lane.Entry // as storage has it now; nil = retention has removed it
 	isDead bool        // still dead, and with the same time of death as in deadMessage
 }
 
-// replayBatch requests the replays of the present batch, whose messages are all in one lane. After an error the
-// messages without a result stay in the batch. Refused messages do not count towards the rate, because the CMS gets no
+// replayPortion requests the replays of the present portion, whose messages are all in one lane. After an error the
+// messages without a result stay in the portion. Refused messages do not count towards the rate, because the CMS gets no
 // request for them.
-func (w *jobRun) replayBatch(ctx context.Context) error {
-	batch, err := w.readBatch(ctx)
+func (w *jobRun) replayPortion(ctx context.Context) error {
+	portion, err := w.readPortion(ctx)
 	if err != nil {
 		return err
 	}
 	var requested []*lane.Entry
-	for _, m := range batch {
+	for _, m := range portion {
 		if m.isDead {
 			requested = append(requested, m.entry)
 		}
 	}
-	// If the previous batch had no room for all messages of its last key, this batch continues with that key, and
-	// does not wait for nextBatchAt. The wait after this batch still counts from nextBatchAt, so that the job
+	// If the previous portion had no room for all messages of its last key, this portion continues with that key, and
+	// does not wait for nextPortionAt. The wait after this portion still counts from nextPortionAt, so that the job
 	// keeps its rate on average.
-	began, before := laterOf(w.Now(), w.nextBatchAt), w.job.Replayed
-	defer w.Wake(batch[0].lane)
-	results, err := w.Log.ReplayMany(ctx, batch[0].lane, requested, w.job.Force)
-	w.checkpoint.Next = w.checkpoint.Next[w.recordBatch(batch, results):]
+	began, before := laterOf(w.Now(), w.nextPortionAt), w.job.Replayed
+	defer w.Wake(portion[0].lane)
+	results, err := w.Log.ReplayMany(ctx, portion[0].lane, requested, w.job.Force)
+	w.checkpoint.Next = w.checkpoint.Next[w.recordPortion(portion, results):]
 	taken := time.Duration(w.job.Replayed-before) * time.Minute / time.Duration(w.job.RatePerMinute)
-	w.nextBatchAt = began.Add(taken)
+	w.nextPortionAt = began.Add(taken)
 	if err != nil {
 		w.isResumed = true // perhaps some requests were written
 		return err
@@ -240,28 +240,28 @@ func (w *jobRun) replayBatch(ctx context.Context) error {
 	return w.saveCheckpoint(ctx)
 }
 
-func (w *jobRun) readBatch(ctx context.Context) ([]batchMessage, error) {
-	batch := make([]batchMessage, len(w.checkpoint.Next))
-	err := lane.ForEach(len(batch), func(i int) error {
+func (w *jobRun) readPortion(ctx context.Context) ([]portionMessage, error) {
+	portion := make([]portionMessage, len(w.checkpoint.Next))
+	err := lane.ForEach(len(portion), func(i int) error {
 		m := w.checkpoint.Next[i]
 		e, err := w.Log.ReadMessage(ctx, m.lane, m.seq)
 		if storage.Is(err, storage.NotFound) {
-			batch[i] = batchMessage{deadMessage: m}
+			portion[i] = portionMessage{deadMessage: m}
 			return nil
 		}
 		if err == nil {
-			batch[i] = batchMessage{m, e, e.Stage == weir.Dead && e.Status().FinishedAt.UnixMicro() == m.diedAt}
+			portion[i] = portionMessage{m, e, e.Stage == weir.Dead && e.Status().FinishedAt.UnixMicro() == m.diedAt}
 		}
 		return err
 	})
-	return batch, err
+	return portion, err
 }
 
-// recordBatch records the results of the requests: one result for each message that is still dead, in the order of the
-// batch. After an error the last results are missing. recordBatch returns the number of messages before the first
+// recordPortion records the results of the requests: one result for each message that is still dead, in the order of the
+// portion. After an error the last results are missing. recordPortion returns the number of messages before the first
 // missing result.
-func (w *jobRun) recordBatch(batch []batchMessage, results []error) (done int) {
-	for _, m := range batch {
+func (w *jobRun) recordPortion(portion []portionMessage, results []error) (done int) {
+	for _, m := range portion {
 		switch {
 		case m.isDead && len(results) == 0:
 			return done

@@ -169,7 +169,7 @@ func (w *depot) liveDay(day int) {
 			p.replays.ResumeOrphans(control)
 		}
 		_ = p.inbox.Collect(ctx)
-		p.upkeep.BeginRound()
+		p.upkeep.BeginPass()
 		time.Sleep(time.Minute)
 	}
 	isKilled := w.dice.drawChance("killed", 0.3)

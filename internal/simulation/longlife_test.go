@@ -197,7 +197,7 @@ func (p *clerk) rest(ctx context.Context, mail *notify.Sender) {
 			p.replays.ResumeOrphans(control)
 		}
 		_ = p.inbox.Collect(ctx)
-		p.upkeep.BeginRound()
+		p.upkeep.BeginPass()
 		time.Sleep(2 * time.Minute)
 	}
 }

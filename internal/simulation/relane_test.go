@@ -281,7 +281,7 @@ func (w *town) checkBooks() {
 // relaneMutants are mutants (see the type mutant) of the code that changes the number of lanes. Here the field "caught"
 // is a text that a failure of TestRelane must contain.
 var relaneMutants = []mutant{
-	{name: "a sealed lane takes messages", file: "lane/append_batch.go", text: "if t.pending.head.IsSealed {",
+	{name: "a sealed lane takes messages", file: "lane/append_transaction.go", text: "if t.pending.head.IsSealed {",
 		new: "if false {", caught: "filed as"},
 	{name: "idempotency keys of earlier epochs forgotten", file: "lane/earlier_epochs.go",
 		text: `if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {`, new: "if true {", caught: "was filed as"},

@@ -1,6 +1,6 @@
 // Package sweeper looks at every lane once a minute, so that waiting messages are delivered even if a
 // ticket or a process was lost. It also reads the schedules of recurring messages, takes the files of
-// the inbox, resumes the jobs whose process has ended, and begins the rounds of upkeep.
+// the inbox, resumes the jobs whose process has ended, and begins the passes of upkeep.
 package sweeper
 
 import (
@@ -31,9 +31,9 @@ type Reader interface {
 // Waker makes this process work on a lane, or enqueues a ticket for the lane.
 type Waker interface{ Wake(lane int) }
 
-// RoundBeginner begins rounds of clean-up; see package upkeep. BeginRound begins a round in the
+// PassBeginner begins passes of clean-up; see package upkeep. BeginPass begins a pass in the
 // background, and returns at once.
-type RoundBeginner interface{ BeginRound() }
+type PassBeginner interface{ BeginPass() }
 
 // Schedules runs recurring messages. Load reads all schedules from storage, so that a schedule runs
 // even if the process that stored the schedule has died.
@@ -50,7 +50,7 @@ type Inbox interface {
 type Sweeper struct {
 	Log       Reader
 	Waker     Waker
-	Upkeep    RoundBeginner
+	Upkeep    PassBeginner
 	Schedules Schedules
 	Inbox     Inbox // nil = weir.yaml has no intake.files
 	// Observe is called with the control rows of each lane that the sweep has read; nil = not called.
@@ -61,8 +61,8 @@ type Sweeper struct {
 	Lanes  int
 	Now    func() time.Time
 
-	once sync.Once
-	turn chan struct{} // is full while a call of sweepLanes runs, so that a second call waits
+	once    sync.Once
+	running chan struct{} // is full while a call of sweepLanes runs, so that a second call waits
 }
 
 // Sweep reads the schedules and looks at all lanes. Meanwhile it takes the files of the inbox. If one
@@ -87,17 +87,17 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 	return errors.Join(err, filesErr)
 }
 
-// sweepLanes reads the schedules, looks at all lanes, and begins a round of upkeep. Calls at the same
+// sweepLanes reads the schedules, looks at all lanes, and begins a pass of upkeep. Calls at the same
 // time run one after the other.
 func (s *Sweeper) sweepLanes(ctx context.Context) error {
-	s.once.Do(func() { s.turn = make(chan struct{}, 1) })
+	s.once.Do(func() { s.running = make(chan struct{}, 1) })
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.running <- struct{}{}:
+		defer func() { <-s.running }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer s.Upkeep.BeginRound()
+	defer s.Upkeep.BeginPass()
 
 	errs := make([]error, s.Lanes+1)
 	if err := s.Schedules.Load(ctx); err != nil { // before the lanes, so that slow lanes delay no recurring message

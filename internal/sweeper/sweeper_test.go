@@ -26,7 +26,7 @@ type fake struct {
 
 	mu     sync.Mutex
 	woken  []int // the arguments of Wake
-	rounds int   // the number of calls of BeginRound
+	passes int   // the number of calls of BeginPass
 	loaded int   // the number of calls of Load
 }
 
@@ -47,10 +47,10 @@ func (f *fake) Wake(number int) {
 	defer f.mu.Unlock()
 	f.woken = append(f.woken, number)
 }
-func (f *fake) BeginRound() {
+func (f *fake) BeginPass() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.rounds++
+	f.passes++
 }
 func (f *fake) Load(context.Context) error { f.loaded++; return nil }
 
@@ -88,9 +88,9 @@ func TestSweeper_Sweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if f.loaded != 4 || f.rounds != 4 {
-		t.Errorf("schedules were read %d times, and %d rounds of upkeep begun, want 4 of each in 4 sweeps",
-			f.loaded, f.rounds)
+	if f.loaded != 4 || f.passes != 4 {
+		t.Errorf("schedules were read %d times, and %d passes of upkeep begun, want 4 of each in 4 sweeps",
+			f.loaded, f.passes)
 	}
 }
 
@@ -166,10 +166,10 @@ func TestSweeper_TakesFiles(t *testing.T) {
 	}
 }
 
-func (f *fake) countWork() (woken, rounds int) {
+func (f *fake) countWork() (woken, passes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.woken), f.rounds
+	return len(f.woken), f.passes
 }
 
 // hangingInbox is an Inbox whose Collect returns only when the sweep's time limit is over.
@@ -181,7 +181,7 @@ func (hangingInbox) Collect(ctx context.Context) error {
 }
 
 // Both sweeps of this test take files until their time limit is over. Long before that, each sweep wakes the lane and
-// begins a round of upkeep.
+// begins a pass of upkeep.
 func TestSweeper_FilesDelayNoLane(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,8 +193,8 @@ func TestSweeper_FilesDelayNoLane(t *testing.T) {
 			sweeps.Go(func() { _ = s.Sweep(t.Context()) })
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if woken, rounds := f.countWork(); woken != n+1 || rounds != n+1 {
-				t.Errorf("sweep %d: lanes were woken %d times, and %d rounds begun; want %d", n+1, woken, rounds, n+1)
+			if woken, passes := f.countWork(); woken != n+1 || passes != n+1 {
+				t.Errorf("sweep %d: lanes were woken %d times, and %d passes begun; want %d", n+1, woken, passes, n+1)
 			}
 		}
 		sweeps.Wait()

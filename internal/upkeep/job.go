@@ -11,7 +11,7 @@ type Job struct {
 	Name string
 	// Every is the time from a run that is done to the next run.
 	Every time.Duration
-	// Limit is the longest time of one call of Run. The rest of the work follows in the next round.
+	// Limit is the longest time of one call of Run. The rest of the work follows in the next pass.
 	Limit time.Duration
 	// Run continues from a marker; "" = from the beginning. When Run returns an error or ctx has
 	// ended, Step.Marker is the place to continue from.
@@ -29,7 +29,7 @@ const (
 	day = 24 * time.Hour
 	// hourly is a little less than an hour, because some processes run jobs only at the start of an hour.
 	hourly = 50 * time.Minute
-	// stepLimit is the limit of most jobs. All jobs together need a few minutes for a round, even if
+	// stepLimit is the limit of most jobs. All jobs together need a few minutes for a pass, even if
 	// each of them has more to remove than it can.
 	stepLimit = 30 * time.Second
 )
@@ -159,7 +159,7 @@ func runUntil(run func(context.Context) (time.Time, error)) func(context.Context
 
 // EarlierEpochs removes expired messages from the lanes of earlier epochs.
 func EarlierEpochs(r MessageRetention) Job {
-	return Job{Name: "earlier-epochs", Every: hourly, Limit: roundLimit, Run: runUntil(r.RunEarlierEpochs)}
+	return Job{Name: "earlier-epochs", Every: hourly, Limit: passLimit, Run: runUntil(r.RunEarlierEpochs)}
 }
 
 // ForgottenBodies removes bodies to which no row refers.

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// A turn of a lane is one call of LaneRetention.RunLane. At most lanesAtOnce turns run at the same
+	// A visit of a lane is one call of LaneRetention.RunLane. At most lanesAtOnce visits run at the same
 	// time.
 	lanesAtOnce = 8
-	// roundLimit is the time after which a round of lanes begins no further turn. It is shorter than
+	// passLimit is the time after which a pass of lanes begins no further visit. It is shorter than
 	// the minute between two sweeps.
-	roundLimit = 50 * time.Second
-	// A turn that still runs when roundLimit is over can go on for at most maxOverrun.
+	passLimit = 50 * time.Second
+	// A visit that still runs when passLimit is over can go on for at most maxOverrun.
 	maxOverrun = 20 * time.Second
 	// retryAfter is the shortest time from a failure to the next try. It is shorter than the minute
 	// between two sweeps, so that the next sweep tries again.
@@ -30,49 +30,49 @@ type LaneRetention interface {
 	RunLane(ctx context.Context, lane int) (time.Time, error)
 }
 
-// laneTurns lets lanes take turns.
-type laneTurns struct {
+// laneVisits visits the lanes, each for a part of its work at a time.
+type laneVisits struct {
 	retention LaneRetention
 	count     int // number of lanes
 	now       func() time.Time
 	log       *slog.Logger
 
-	lanes map[int]*laneTurn // by lane number
+	lanes map[int]*laneVisit // by lane number
 }
 
-// laneTurn has the end of a lane's last turn, and the earliest time of the lane's next turn.
-type laneTurn struct {
+// laneVisit has the end of a lane's last visit, and the earliest time of the lane's next visit.
+type laneVisit struct {
 	number         int
 	lastAt, nextAt time.Time
 }
 
-// runRound runs turns of due lanes until no lane is due or roundLimit is over. A lane that is due
-// again after its turn goes to the end of the queue, so that a lane with many old messages does not
+// runPass runs visits of due lanes until no lane is due or passLimit is over. A lane that is due
+// again after its visit goes to the end of the queue, so that a lane with many old messages does not
 // keep other lanes waiting.
-func (l *laneTurns) runRound(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, roundLimit+maxOverrun)
+func (l *laneVisits) runPass(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, passLimit+maxOverrun)
 	defer cancel()
 	began, due := time.Now(), l.findDue()
 	var mu sync.Mutex
-	take := func() *laneTurn {
+	take := func() *laneVisit {
 		mu.Lock()
 		defer mu.Unlock()
-		if len(due) == 0 || time.Since(began) >= roundLimit || limited.Err() != nil {
+		if len(due) == 0 || time.Since(began) >= passLimit || limited.Err() != nil {
 			return nil
 		}
-		turn := due[0]
+		visit := due[0]
 		due = due[1:]
-		return turn
+		return visit
 	}
 
 	var workers sync.WaitGroup
 	for range lanesAtOnce {
 		workers.Go(func() {
-			defer panics.Log(l.log, "retention: turns of lanes")
-			for turn := take(); turn != nil; turn = take() {
-				if l.runTurn(limited, turn); !turn.nextAt.After(l.now()) {
+			defer panics.Log(l.log, "retention: visits of lanes")
+			for visit := take(); visit != nil; visit = take() {
+				if l.runVisit(limited, visit); !visit.nextAt.After(l.now()) {
 					mu.Lock()
-					due = append(due, turn)
+					due = append(due, visit)
 					mu.Unlock()
 				}
 			}
@@ -81,41 +81,41 @@ func (l *laneTurns) runRound(ctx context.Context) {
 	workers.Wait()
 }
 
-// findDue returns the lanes whose next turn can begin now. The lane with the oldest last turn comes
+// findDue returns the lanes whose next visit can begin now. The lane with the oldest last visit comes
 // first.
-func (l *laneTurns) findDue() []*laneTurn {
+func (l *laneVisits) findDue() []*laneVisit {
 	if l.lanes == nil {
-		l.lanes = map[int]*laneTurn{}
+		l.lanes = map[int]*laneVisit{}
 	}
-	var due []*laneTurn
+	var due []*laneVisit
 	for number := range l.count {
-		turn := l.lanes[number]
-		if turn == nil {
-			turn = &laneTurn{number: number}
-			l.lanes[number] = turn
+		visit := l.lanes[number]
+		if visit == nil {
+			visit = &laneVisit{number: number}
+			l.lanes[number] = visit
 		}
-		if !turn.nextAt.After(l.now()) {
-			due = append(due, turn)
+		if !visit.nextAt.After(l.now()) {
+			due = append(due, visit)
 		}
 	}
-	slices.SortStableFunc(due, func(a, b *laneTurn) int { return a.lastAt.Compare(b.lastAt) })
+	slices.SortStableFunc(due, func(a, b *laneVisit) int { return a.lastAt.Compare(b.lastAt) })
 	return due
 }
 
-func (l *laneTurns) runTurn(ctx context.Context, turn *laneTurn) {
+func (l *laneVisits) runVisit(ctx context.Context, visit *laneVisit) {
 	var next time.Time
 	err := panics.Catch(func() (err error) {
-		next, err = l.retention.RunLane(ctx, turn.number)
+		next, err = l.retention.RunLane(ctx, visit.number)
 		return err
 	})
-	turn.lastAt, turn.nextAt = l.now(), next
+	visit.lastAt, visit.nextAt = l.now(), next
 	if err == nil {
 		return
 	}
 	if ctx.Err() != nil {
-		turn.nextAt = time.Time{} // the time limit or Close ended the turn, so the lane is due in the next round
+		visit.nextAt = time.Time{} // the time limit or Close ended the visit, so the lane is due in the next pass
 		return
 	}
-	turn.nextAt = l.now().Add(retryAfter)
-	l.log.Warn("retention: lane left for now", "lane", turn.number, "err", err)
+	visit.nextAt = l.now().Add(retryAfter)
+	l.log.Warn("retention: lane left for now", "lane", visit.number, "err", err)
 }

@@ -49,7 +49,7 @@ func (w *work) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	return time.Now().Add(time.Hour), nil
 }
 
-// runLanes makes a Keeper without jobs, and calls BeginRound once a minute for the given number of minutes. Then it calls the
+// runLanes makes a Keeper without jobs, and calls BeginPass once a minute for the given number of minutes. Then it calls the
 // function "then", and closes the Keeper.
 func runLanes(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *upkeep.Keeper)) {
 	t.Helper()
@@ -61,7 +61,7 @@ func runLanes(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *
 		c := upkeep.New(upkeep.Config{Retention: w, Lanes: lanes, Table: memory.New(time.Now).Table(),
 			Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 		for range minutes {
-			c.BeginRound()
+			c.BeginPass()
 			time.Sleep(time.Minute)
 		}
 		synctest.Wait()
@@ -93,7 +93,7 @@ func TestKeeper_LanesTakeTurns(t *testing.T) {
 		defer w.mu.Unlock()
 		for lane := range 100 {
 			if runs := w.runs[lane]; runs < 8 || runs > 16 {
-				t.Errorf("lane %d got %d turns, want 8 to 16, because each lane gets about 12", lane, runs)
+				t.Errorf("lane %d got %d visits, want 8 to 16, because each lane gets about 12", lane, runs)
 			}
 		}
 		if w.most != 8 {
@@ -106,7 +106,7 @@ func TestKeeper_AFailureDelaysNoOtherLane(t *testing.T) {
 	w := &work{failures: map[int]int{0: 5}}
 	runLanes(t, w, 3, 10, func(t *testing.T, _ *upkeep.Keeper) {
 		if w.runs[0] != 6 || w.runs[1] != 1 || w.runs[2] != 1 {
-			t.Errorf("got the turns %v by lane; want 6 of lane 0, which failed five times, and 1 of each other lane",
+			t.Errorf("got the visits %v by lane; want 6 of lane 0, which failed five times, and 1 of each other lane",
 				w.runs)
 		}
 	})
@@ -116,13 +116,13 @@ func TestKeeper_OneRoundAtATime(t *testing.T) {
 	w := &work{left: map[int]int{0: 1 << 20}}
 	runLanes(t, w, 1, 1, func(t *testing.T, c *upkeep.Keeper) {
 		for range 100 {
-			c.BeginRound()
+			c.BeginPass()
 		}
 		time.Sleep(10 * time.Second)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.most != 1 || w.runs[0] > 71 {
-			t.Errorf("got %d turns of a lane at the same time, want 1; got %d turns in 70 s, want at most 71", w.most,
+			t.Errorf("got %d visits of a lane at the same time, want 1; got %d visits in 70 s, want at most 71", w.most,
 				w.runs[0])
 		}
 	})
@@ -131,17 +131,17 @@ func TestKeeper_OneRoundAtATime(t *testing.T) {
 func TestKeeper_Close(t *testing.T) {
 	w := &work{left: map[int]int{0: 1 << 20}}
 	runLanes(t, w, 1, 0, func(t *testing.T, c *upkeep.Keeper) {
-		c.BeginRound()
+		c.BeginPass()
 		time.Sleep(2500 * time.Millisecond)
 		began := time.Now()
 		if err := c.Close(t.Context()); err != nil || time.Since(began) > 0 {
 			t.Errorf("closed after %s, %v, want 0 and no error", time.Since(began), err)
 		}
 		if w.cuts != 1 {
-			t.Errorf("got %d turns that ctx ended, want 1", w.cuts)
+			t.Errorf("got %d visits that ctx ended, want 1", w.cuts)
 		}
-		runs := w.runs[0] // needs no lock, because no round is under way
-		c.BeginRound()
+		runs := w.runs[0] // needs no lock, because no pass is under way
+		c.BeginPass()
 		time.Sleep(time.Hour)
 		if w.runs[0] != runs {
 			t.Error("got another call for the lane after Close, want none")

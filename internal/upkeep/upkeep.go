@@ -2,10 +2,10 @@
 // message, old entries of the audit log and the history, old batches and archived files, and unused
 // blobs of leases.
 //
-// The sweep begins rounds once a minute. In a round the lanes take turns, and each Job that is due
-// runs once, within a limit of its own. A job that is not done goes on in the next round, from a
+// The sweep begins passes once a minute. In a pass the lanes are visited one after another, and each
+// Job that is due runs once, within a limit of its own. A job that is not done goes on in the next pass, from a
 // marker that is stored. So a job with much work does not keep other jobs from theirs, and reaches its
-// end in later rounds.
+// end in later passes.
 //
 // Several processes can run the same job at the same time. Then they remove the same things, and the
 // stored marker is that of one of them.
@@ -34,41 +34,41 @@ type Config struct {
 	Logger    *slog.Logger
 }
 
-// Keeper runs the lanes' retention and the jobs, in rounds in the background. The caller must Close
+// Keeper runs the lanes' retention and the jobs, in passes in the background. The caller must Close
 // it.
 type Keeper struct {
-	lanes, jobs rounds
+	lanes, jobs passes
 
 	cfg    Config
 	states []*jobState // one for each job
 }
 
-// jobState is a job with its state in memory. Only the round of the jobs uses it.
+// jobState is a job with its state in memory. Only the pass of the jobs uses it.
 type jobState struct {
 	Job
 	lastAt, nextAt time.Time
 }
 
-// New returns a Keeper. It does nothing before BeginRound.
+// New returns a Keeper. It does nothing before BeginPass.
 func New(cfg Config) *Keeper {
 	k := &Keeper{cfg: cfg}
-	turns := &laneTurns{retention: cfg.Retention, count: cfg.Lanes, now: cfg.Now, log: cfg.Logger}
-	k.lanes = rounds{worker: "retention: lanes", run: turns.runRound, log: cfg.Logger}
-	k.jobs = rounds{worker: "upkeep: jobs", run: k.runJobs, log: cfg.Logger}
+	visits := &laneVisits{retention: cfg.Retention, count: cfg.Lanes, now: cfg.Now, log: cfg.Logger}
+	k.lanes = passes{worker: "retention: lanes", run: visits.runPass, log: cfg.Logger}
+	k.jobs = passes{worker: "upkeep: jobs", run: k.runJobs, log: cfg.Logger}
 	for _, job := range cfg.Jobs {
 		k.states = append(k.states, &jobState{Job: job, nextAt: cfg.JobsAt})
 	}
 	return k
 }
 
-// BeginRound begins a round of the lanes and a round of the jobs, and returns at once. While a round
-// is under way, exactly one more follows, however often BeginRound is called.
-func (k *Keeper) BeginRound() {
+// BeginPass begins a pass of the lanes and a pass of the jobs, and returns at once. While a pass
+// is under way, exactly one more follows, however often BeginPass is called.
+func (k *Keeper) BeginPass() {
 	k.lanes.begin()
 	k.jobs.begin()
 }
 
-// Close ends the rounds under way, and prevents further ones. If ctx ends before that, Close returns
+// Close ends the passes under way, and prevents further ones. If ctx ends before that, Close returns
 // the error of ctx.
 func (k *Keeper) Close(ctx context.Context) error {
 	var closing sync.WaitGroup
@@ -129,7 +129,7 @@ func (k *Keeper) runJob(ctx context.Context, job *jobState) {
 	}
 }
 
-// nextAt returns the time of a job's next call; zero = in the next round.
+// nextAt returns the time of a job's next call; zero = in the next pass.
 func (k *Keeper) nextAt(job *jobState, step Step) time.Time {
 	if !step.IsDone {
 		return time.Time{}

@@ -53,10 +53,10 @@ func (r *rig) start(jobs ...upkeep.Job) *upkeep.Keeper {
 		Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// sweepFor begins a round each minute, and returns when all work waits.
+// sweepFor begins a pass each minute, and returns when all work waits.
 func (r *rig) sweepFor(k *upkeep.Keeper, span time.Duration) {
 	for range span / time.Minute {
-		k.BeginRound()
+		k.BeginPass()
 		time.Sleep(time.Minute)
 	}
 	synctest.Wait()
@@ -82,7 +82,7 @@ func TestKeeper_ALargeJobDelaysNoOtherAndReachesItsEnd(t *testing.T) {
 		k := r.start(large.job("large", 30*time.Second), small.job("small", 30*time.Second))
 		r.sweepFor(k, time.Minute)
 		if small.at != 1 || small.calls != 1 {
-			t.Errorf("after a round: got %d of the small job in %d calls, want 1 in 1", small.at, small.calls)
+			t.Errorf("after a pass: got %d of the small job in %d calls, want 1 in 1", small.at, small.calls)
 		}
 		r.sweepFor(k, 3*time.Hour)
 		if large.at != 3600 {
@@ -131,7 +131,7 @@ func TestKeeper_MarkersAndTimesAreStored(t *testing.T) {
 
 var errAway = errors.New("away")
 
-// A job that fails or panics is tried again in the next round, from its last marker. The other jobs go on.
+// A job that fails or panics is tried again in the next pass, from its last marker. The other jobs go on.
 func TestKeeper_GoesOnAfterAFailure(t *testing.T) {
 	for name, fail := range map[string]func() error{
 		"Error": func() error { return errAway },

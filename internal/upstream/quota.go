@@ -39,7 +39,7 @@ type quota struct {
 	table storage.Table
 	now   func() time.Time
 
-	turn chan struct{} // has one element while a call reads or writes the row
+	busy chan struct{} // has one element while a call reads or writes the row
 
 	mu        sync.Mutex
 	day       string    // day to which reserved belongs, such as 2026-01-31; "" = takeReserved was not called yet
@@ -51,7 +51,7 @@ type quota struct {
 }
 
 func newQuota(name string, limit int64, table storage.Table, now func() time.Time) *quota {
-	return &quota{row: quotaPrefix + name, limit: limit, table: table, now: now, turn: make(chan struct{}, 1),
+	return &quota{row: quotaPrefix + name, limit: limit, table: table, now: now, busy: make(chan struct{}, 1),
 		remembered: map[submissionID]bool{}}
 }
 
@@ -62,8 +62,8 @@ func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left
 		return day, left, nil
 	}
 	select {
-	case q.turn <- struct{}{}:
-		defer func() { <-q.turn }()
+	case q.busy <- struct{}{}:
+		defer func() { <-q.busy }()
 	case <-ctx.Done():
 		return "", 0, unavailableError(ctx.Err())
 	}
@@ -117,7 +117,7 @@ func isOvertaken(err error) bool {
 }
 
 // reserveMessages reserves messages, so that this process has at least count of them. If too few messages are left, it
-// reserves none. The caller must hold q.turn.
+// reserves none. The caller must hold q.busy.
 func (q *quota) reserveMessages(ctx context.Context, count int64) error {
 	row, err := q.readRow(ctx)
 	if err != nil {
@@ -185,8 +185,8 @@ func (q *quota) returnReserved(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case q.turn <- struct{}{}:
-		defer func() { <-q.turn }()
+	case q.busy <- struct{}{}:
+		defer func() { <-q.busy }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

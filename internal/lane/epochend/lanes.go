@@ -152,9 +152,9 @@ func (l Lanes) Close(ctx context.Context, number int, nonce string, settle time.
 	}
 	var change lane.Change
 	change.UpdateTail(func(t *lane.Tail) { t.IsClosed = true })
-	var batch lane.Batch
-	batch.TryAdd(&change)
-	err = w.Commit(ctx, &batch)
+	var tx lane.Transaction
+	tx.TryAdd(&change)
+	err = w.Commit(ctx, &tx)
 	return err == nil, err
 }
 
@@ -171,10 +171,10 @@ func (l Lanes) CloseAsIs(ctx context.Context, number int, nonce string) error {
 
 	var change lane.Change
 	change.UpdateTail(func(t *lane.Tail) { t.IsClosed = true })
-	var batch lane.Batch
-	batch.TryAdd(&change)
+	var tx lane.Transaction
+	tx.TryAdd(&change)
 
-	return w.Commit(ctx, &batch)
+	return w.Commit(ctx, &tx)
 }
 
 // Reopen reopens a closed lane, so that a process can hold it again. The caller must have the lane's lease. Reopen

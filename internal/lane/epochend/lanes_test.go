@@ -134,20 +134,20 @@ func TestReopen_OutrunsALateClosing(t *testing.T) {
 	})
 }
 
-// blockedKey returns a batch that stores a blocked key with two held messages.
-func blockedKey() *lane.Batch {
+// blockedKey returns a tx that stores a blocked key with two held messages.
+func blockedKey() *lane.Transaction {
 	ch := &lane.Change{}
 	ch.UpdateTail(func(t *lane.Tail) { t.Counts.Delivered++ })
 	ch.SaveBlock(lane.KeyBlock{ID: "b", HeldCount: 2, NextAt: timeAfter(time.Hour)})
-	batch := &lane.Batch{}
-	batch.TryAdd(ch)
-	return batch
+	tx := &lane.Transaction{}
+	tx.TryAdd(ch)
+	return tx
 }
 
 func TestClose_Waits(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*lane.Tail)
-		batch  *lane.Batch
+		tx     *lane.Transaction
 		until  time.Duration // time after which the lane can be closed; 0 = never
 	}{
 		"Empty":        {func(*lane.Tail) {}, nil, time.Nanosecond},
@@ -164,8 +164,8 @@ func TestClose_Waits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if c.batch != nil {
-					if err := w.Commit(t.Context(), c.batch); err != nil {
+				if c.tx != nil {
+					if err := w.Commit(t.Context(), c.tx); err != nil {
 						t.Fatal(err)
 					}
 				}

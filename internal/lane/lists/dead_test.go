@@ -19,7 +19,7 @@ func finishAll(t *testing.T, s *lane.Store, stages []weir.Stage) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch := &lane.Batch{}
+	tx := &lane.Transaction{}
 	for i, stage := range stages {
 		e, err := s.ReadMessage(t.Context(), 0, int64(i+1))
 		if err != nil {
@@ -30,9 +30,9 @@ func finishAll(t *testing.T, s *lane.Store, stages []weir.Stage) {
 			t.Fatal(err)
 		}
 		ch.UpdateTail(func(t *lane.Tail) { t.Cursor = e.Seq() + 1 })
-		batch.TryAdd(ch)
+		tx.TryAdd(ch)
 	}
-	if err := w.Commit(t.Context(), batch); err != nil {
+	if err := w.Commit(t.Context(), tx); err != nil {
 		t.Fatal(err)
 	}
 }

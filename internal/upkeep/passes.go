@@ -8,22 +8,22 @@ import (
 	"weir/internal/panics"
 )
 
-// rounds runs one round at a time in the background.
-type rounds struct {
+// passes runs one pass at a time in the background.
+type passes struct {
 	worker string // name for the log
 	run    func(context.Context)
 	log    *slog.Logger
 
 	mu        sync.Mutex
 	isClosed  bool
-	isAwaited bool               // true = another round must begin
-	done      chan struct{}      // is closed when no further round follows; nil = no round is under way
-	cancel    context.CancelFunc // ends the round under way
+	isAwaited bool               // true = another pass must begin
+	done      chan struct{}      // is closed when no further pass follows; nil = no pass is under way
+	cancel    context.CancelFunc // ends the pass under way
 }
 
-// begin begins a round and returns at once. If a round is under way, exactly one more round follows,
-// however often begin is called meanwhile. After close no round begins.
-func (r *rounds) begin() {
+// begin begins a pass and returns at once. If a pass is under way, exactly one more pass follows,
+// however often begin is called meanwhile. After close no pass begins.
+func (r *passes) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.isAwaited = true
@@ -42,8 +42,8 @@ func (r *rounds) begin() {
 	}()
 }
 
-// next reports whether another round begins, and updates the state accordingly.
-func (r *rounds) next() bool {
+// next reports whether another pass begins, and updates the state accordingly.
+func (r *passes) next() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.isClosed || !r.isAwaited {
@@ -54,9 +54,9 @@ func (r *rounds) next() bool {
 	return true
 }
 
-// close ends the round under way, and prevents further rounds. If ctx ends before the round has
+// close ends the pass under way, and prevents further passes. If ctx ends before the pass has
 // ended, close returns the error of ctx.
-func (r *rounds) close(ctx context.Context) error {
+func (r *passes) close(ctx context.Context) error {
 	r.mu.Lock()
 	r.isClosed = true
 	done, cancel := r.done, r.cancel

@@ -207,8 +207,8 @@ func (c *Counts) countStage(stage weir.Stage) {
 	}
 }
 
-// Batch has the changes of one transaction.
-type Batch struct {
+// Transaction has the changes that one transaction writes.
+type Transaction struct {
 	opOfRow         map[string]int // the key of a row → the index of its operation in ops
 	ops             []storage.Op
 	changes         []*Change
@@ -221,9 +221,9 @@ const maxBatchOps = storage.MaxOps - 1
 
 // TryAdd adds the change if there is room for it, and reports whether the change was added. There is always room for
 // the first change. If several changes write one row, only the last write is kept, because it repeats all values of the
-// earlier writes. No row is both written and removed in one batch, because each outcome of a key waits for the commit
+// earlier writes. No row is both written and removed in one transaction, because each outcome of a key waits for the commit
 // of the key's previous outcome.
-func (b *Batch) TryAdd(c *Change) bool {
+func (b *Transaction) TryAdd(c *Change) bool {
 	if b.opOfRow == nil {
 		b.opOfRow = map[string]int{}
 	}
@@ -267,10 +267,10 @@ func estimateSize(c *Change) int {
 }
 
 // Changes returns the added changes.
-func (b *Batch) Changes() []*Change { return b.changes }
+func (b *Transaction) Changes() []*Change { return b.changes }
 
 // updateTail applies all changes to a tail, in order.
-func (b *Batch) updateTail(t *Tail) {
+func (b *Transaction) updateTail(t *Tail) {
 	for _, c := range b.changes {
 		for _, f := range c.tail {
 			f(t)
@@ -280,7 +280,7 @@ func (b *Batch) updateTail(t *Tail) {
 
 // buildOps returns all operations of the transaction except the operation on tail. cursor is the cursor after the
 // commit.
-func (b *Batch) buildOps(cursor int64) ([]storage.Op, error) {
+func (b *Transaction) buildOps(cursor int64) ([]storage.Op, error) {
 	ops, single, err := packDeliveries(b.firstDeliveries, cursor)
 	ops = append(b.ops, ops...)
 	for _, e := range single {

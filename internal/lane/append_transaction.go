@@ -30,12 +30,12 @@ const (
 	unavailablePause = 100 * time.Millisecond
 )
 
-// batchAppend appends one group of submissions. It answers repeats, sends the transaction, and finds out whether the
+// appendTransaction appends one group of submissions. It answers repeats, sends the transaction, and finds out whether the
 // transaction was done.
-type batchAppend struct {
+type appendTransaction struct {
 	a       *Appender
 	lane    int
-	pending *pendingBatch
+	pending *pendingAppends
 	group   []*submission
 
 	ops         []storage.Op  // operations of the transaction, which may be in flight; nil = not built yet
@@ -46,7 +46,7 @@ type batchAppend struct {
 	isUnknown   bool // a transaction with ops was sent, and it is not known whether it was done
 }
 
-func (t *batchAppend) appendGroup() {
+func (t *appendTransaction) appendGroup() {
 	store := t.a.store
 	t.deadline = store.Now().Add(appendPatience)
 	ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
@@ -64,7 +64,7 @@ func (t *batchAppend) appendGroup() {
 
 // attemptOnce reads head if necessary, sends the transaction and handles its result. After an error the caller must
 // pause before the next attempt.
-func (t *batchAppend) attemptOnce(ctx context.Context) error {
+func (t *appendTransaction) attemptOnce(ctx context.Context) error {
 	if t.ops == nil {
 		if err := t.loadHead(ctx); err != nil {
 			return err
@@ -105,7 +105,7 @@ func (t *batchAppend) attemptOnce(ctx context.Context) error {
 }
 
 // loadHead reads head if head is not known, or if another process has written head lately.
-func (t *batchAppend) loadHead(ctx context.Context) error {
+func (t *appendTransaction) loadHead(ctx context.Context) error {
 	g := t.pending
 	if t.isHeadFresh {
 		t.isHeadFresh = false
@@ -127,7 +127,7 @@ func (t *batchAppend) loadHead(ctx context.Context) error {
 
 // leaveOutAbandoned drops the submissions whose callers have given up. Do not call it while a transaction of the group
 // is in flight: the transaction could still append a dropped message.
-func (t *batchAppend) leaveOutAbandoned() {
+func (t *appendTransaction) leaveOutAbandoned() {
 	awaited := t.group[:0:0]
 	for _, sub := range t.group {
 		if sub = sub.firstAwaited(); sub != nil {
@@ -154,7 +154,7 @@ func (sub *submission) firstAwaited() *submission {
 }
 
 // buildOps builds the transaction: first the operation on head, then the rows of each message.
-func (t *batchAppend) buildOps() {
+func (t *appendTransaction) buildOps() {
 	head := t.pending.head
 	t.firstSeq, t.filed = head.Next, t.group
 	t.ops = append(t.ops[:0], storage.Op{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: head.ETag,
@@ -201,7 +201,7 @@ func (sub *submission) messageValues() map[string]any {
 // another process has changed head, and no try of this transaction can succeed any more. Then the next attempt builds
 // a new transaction from the new head. That attempt does not read head again: during a further read, another process
 // could write head.
-func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
+func (t *appendTransaction) resolveMovedHead(ctx context.Context) error {
 	store, g := t.a.store, t.pending
 	var c Control
 	var filed bool
@@ -222,7 +222,7 @@ func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 
 // isFiled reports whether an earlier try of the transaction succeeded, although its answer was lost. In that case the
 // first message's row has the nonce of the first submission.
-func (t *batchAppend) isFiled(ctx context.Context) (bool, error) {
+func (t *appendTransaction) isFiled(ctx context.Context) (bool, error) {
 	e, err := t.a.store.ReadMessage(ctx, t.lane, t.firstSeq)
 	switch {
 	case storage.Is(err, storage.NotFound):
@@ -235,7 +235,7 @@ func (t *batchAppend) isFiled(ctx context.Context) (bool, error) {
 
 // answerRepeats is called if an insert failed because the row exists. It answers each repeat of an earlier message with
 // that message. The other submissions stay in the group for the next attempt.
-func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
+func (t *appendTransaction) answerRepeats(ctx context.Context, cause error) error {
 	if filed, err := t.isFiled(ctx); err != nil || filed {
 		if err == nil {
 			err = t.resolveMovedHead(ctx)
@@ -274,7 +274,7 @@ func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
 
 // readIdempotencyRows reads the idempotency row of each submission of the group, in parallel; nil = there is no such
 // row.
-func (t *batchAppend) readIdempotencyRows(ctx context.Context) ([]*storage.Row, error) {
+func (t *appendTransaction) readIdempotencyRows(ctx context.Context) ([]*storage.Row, error) {
 	found := make([]*storage.Row, len(t.group))
 	errs := make([]error, len(t.group))
 	var wg sync.WaitGroup
@@ -306,7 +306,7 @@ func (t *batchAppend) readIdempotencyRows(ctx context.Context) ([]*storage.Row, 
 
 // answerRepeat answers a submission and its followers if their idempotency key was used earlier. row is the idempotency
 // row of the earlier message.
-func (t *batchAppend) answerRepeat(ctx context.Context, sub *submission, row storage.Row) {
+func (t *appendTransaction) answerRepeat(ctx context.Context, sub *submission, row storage.Row) {
 	v := row.Values
 	if !hasSameBody(v, sub.bodyHash) {
 		sub.answerAll(result{err: errOtherBody()})
@@ -323,7 +323,7 @@ func (t *batchAppend) answerRepeat(ctx context.Context, sub *submission, row sto
 
 // mergeRepeats keeps the first submission with each idempotency key. The repeats of this submission become its
 // followers: they get its result. mergeRepeats refuses a repeat that has another body.
-func (t *batchAppend) mergeRepeats() {
+func (t *appendTransaction) mergeRepeats() {
 	firsts := map[string]*submission{}
 	var group []*submission
 	for _, sub := range t.group {
@@ -347,7 +347,7 @@ func errOtherBody() error {
 }
 
 // answerFiled answers all submissions of the group after the transaction was done. head is the new head.
-func (t *batchAppend) answerFiled(head Head) {
+func (t *appendTransaction) answerFiled(head Head) {
 	t.pending.head = head
 	if t.a.OnFiled != nil {
 		messages := make([]weir.Message, len(t.filed))
@@ -363,7 +363,7 @@ func (t *batchAppend) answerFiled(head Head) {
 	t.group = nil
 }
 
-func (t *batchAppend) refuseSealed() {
+func (t *appendTransaction) refuseSealed() {
 	if t.a.OnSealed != nil {
 		t.a.OnSealed()
 	}
@@ -372,7 +372,7 @@ func (t *batchAppend) refuseSealed() {
 
 // refuseGroup refuses the submissions that are left in the group. If cause is nil, other processes have changed head
 // before each try.
-func (t *batchAppend) refuseGroup(cause error) {
+func (t *appendTransaction) refuseGroup(cause error) {
 	if len(t.group) == 0 {
 		return
 	}
@@ -402,7 +402,7 @@ func (t *batchAppend) refuseGroup(cause error) {
 }
 
 // refuseAfterPanic refuses the submissions that have no answer yet. Their messages may be stored.
-func (t *batchAppend) refuseAfterPanic(cause error) {
+func (t *appendTransaction) refuseAfterPanic(cause error) {
 	t.pending.head = Head{}
 	err := &weir.Error{Kind: weir.Unavailable, Op: "append",
 		Message: "an internal error; the message may have been filed", RetryAfter: time.Second, Err: cause}

@@ -57,8 +57,8 @@ func (w *world) startSlow(perPart, perTransaction time.Duration) *process {
 }
 
 // Other upstreams have sent long batches. A short batch of one more upstream must be filed soon: it waits for a
-// turn of two seconds of each open batch, at each of the four points where it needs the turn.
-func TestTurns_LongBatchesDelayNoOtherUpstream(t *testing.T) {
+// shift of two seconds of each open batch, at each of the four points where it needs the shift.
+func TestShifts_LongBatchesDelayNoOtherUpstream(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		others         int // upstreams with long batches
@@ -112,8 +112,8 @@ func (w *world) checkLong(others, want int) {
 	}
 }
 
-// While another batch has the turn, a zip keeps neither its chunks nor its directory. It goes on where it was.
-func TestTurns_AZipGoesOnAfterAPause(t *testing.T) {
+// While another batch has the shift, a zip keeps neither its chunks nor its directory. It goes on where it was.
+func TestShifts_AZipGoesOnAfterAPause(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startSlow(time.Second, 0)
 		defer p.stop()
@@ -130,7 +130,7 @@ func TestTurns_AZipGoesOnAfterAPause(t *testing.T) {
 
 // A zip that is paused often reads its chunks and its directory again each time. These reads do not count as those of a
 // zip that jumps.
-func TestTurns_PausesDoNotUseUpTheReads(t *testing.T) {
+func TestShifts_PausesDoNotUseUpTheReads(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startSlow(2*time.Second, 0)
 		defer p.stop()
