@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/dashboard"
 	"weir/internal/door"
 	"weir/internal/lane"
@@ -258,12 +259,8 @@ func (s *Server) runInBackground(ctx context.Context, name string, work func()) 
 
 // stopTriggers waits for the end of what startTriggers started. It returns early if ctx ends.
 func (s *Server) stopTriggers(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() { s.triggers.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
+	if clock.WaitFor(ctx, &s.triggers) != nil {
 		return errors.New("calls of queues and timers have not ended in time")
 	}
+	return nil
 }

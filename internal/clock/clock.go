@@ -1,9 +1,10 @@
-// Package clock has Sleep, which a context can end, and LoadZone, which accepts the same names of time zones on every
+// Package clock has waits that a context can end, and LoadZone, which accepts the same names of time zones on every
 // machine.
 package clock
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -16,4 +17,18 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil
+}
+
+// WaitFor waits until all work of a group is done. If ctx ends before, it returns the cause of ctx, and
+// the work goes on.
+func WaitFor(ctx context.Context, work *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() { work.Wait(); close(done) }()
+
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -2,6 +2,8 @@ package clock_test
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +31,35 @@ func TestSleep(t *testing.T) {
 				if got := clock.Sleep(ctx, c.d); got != c.want || time.Since(began) != c.took {
 					t.Errorf("%v after %s, want %v and %v", got, time.Since(began), c.want, c.took)
 				}
+			})
+		})
+	}
+}
+
+func TestWaitFor(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		work, took time.Duration
+		want       error
+	}{
+		"ToItsEnd": {time.Second, time.Second, nil},
+		"CutOff":   {time.Hour, time.Minute, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				var work sync.WaitGroup
+				work.Go(func() { time.Sleep(c.work) })
+				began := time.Now()
+				if err := clock.WaitFor(ctx, &work); !errors.Is(err, c.want) {
+					t.Errorf("got the error %v, want %v", err, c.want)
+				}
+				if took := time.Since(began); took != c.took {
+					t.Errorf("got the end after %s, want it after %s", took, c.took)
+				}
+				work.Wait()
 			})
 		})
 	}

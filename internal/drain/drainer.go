@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/residence"
 	"weir/internal/storage"
@@ -206,7 +207,7 @@ const flushTime = 3 * time.Second
 
 // Close ends all drains: it begins no new attempt, waits for the attempts under way, commits the outcomes and releases
 // the leases. Shortly before the deadline of ctx it cuts attempts off; see flushTime. If ctx ends first, Close returns
-// the error of ctx, and leases that were not released expire later.
+// the cause of ctx, and leases that were not released expire later.
 func (d *Drainer) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.isClosed = true
@@ -214,18 +215,11 @@ func (d *Drainer) Close(ctx context.Context) error {
 	d.stopNewWork()
 	d.completions.endAll()
 	defer d.cancel()
-	done := make(chan struct{})
-	go func() { d.wg.Wait(); close(done) }()
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		defer time.AfterFunc(max(left-flushTime, left/2), d.cancel).Stop()
 	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return clock.WaitFor(ctx, &d.wg)
 }
 
 // workerOf returns the lane's worker, and starts the worker if there is none. After Close it returns nil.

@@ -199,12 +199,5 @@ func (h *Host) Close(ctx context.Context) error {
 	h.mu.Unlock()
 	h.cancel()
 
-	done := make(chan struct{})
-	go func() { h.wg.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return clock.WaitFor(ctx, &h.wg)
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
 	"weir/internal/lane/outbox"
@@ -227,7 +228,7 @@ func (s *Sender) WaitIdle(ctx context.Context) {
 
 // Close stops the Sender: no new request starts. Close waits until the results of the requests in flight are saved.
 // When half of the time until ctx's deadline is over, it cancels these requests. All unsent events stay in the
-// outboxes. If ctx ends before all workers have stopped, Close returns the error of ctx.
+// outboxes. If ctx ends before all workers have stopped, Close returns the cause of ctx.
 func (s *Sender) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.isClosed = true
@@ -239,12 +240,5 @@ func (s *Sender) Close(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		defer time.AfterFunc(time.Until(deadline)/2, s.cancel).Stop()
 	}
-	done := make(chan struct{})
-	go func() { s.wg.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return clock.WaitFor(ctx, &s.wg)
 }

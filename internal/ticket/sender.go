@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/panics"
 )
 
@@ -198,12 +199,7 @@ func (s *Sender) delayAfterLeave(lane int, now time.Time) (delay time.Duration) 
 
 // Wait waits for the puts of EnqueueAsync. It returns early if ctx ends.
 func (s *Sender) Wait(ctx context.Context) {
-	done := make(chan struct{})
-	go func() { s.background.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	_ = clock.WaitFor(ctx, &s.background)
 }
 
 // EnqueueAt puts a ticket that becomes visible at the time "needed", or up to a second later. If that time has passed,
