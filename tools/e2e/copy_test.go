@@ -169,3 +169,38 @@ func TestCopy_Undo(t *testing.T) {
 	}
 	s.checkKeyOrder()
 }
+
+// A process that still runs on the storage account notices the copy, and ends. No message that it
+// accepted is missing in the copy.
+func TestCopy_BesideARunningProcess(t *testing.T) {
+	t.Parallel()
+	s := newSystemOn(t, useSharedStorage(t))
+	s.startCMS(usualLatency)
+	dir := t.TempDir()
+	config, back := filepath.Join(dir, "weir.yaml"), filepath.Join(dir, "back")
+	writeFile(t, config, settings.YAML, 0o600)
+	p := s.startServe(config, "--storage", "azure")
+	s.setFaults(`{"down": true}`)
+	accepted := make(chan int, 1)
+	p.mustPost("/copy/0", 1)
+	go func() {
+		count, status := 1, http.StatusAccepted
+		for version := 2; status != 0; version++ { // until the process has ended
+			if status, _ = p.post("/copy/0", version); status == http.StatusAccepted {
+				count++
+			}
+		}
+		accepted <- count
+	}()
+
+	if code, out := s.runCopy(config, "", "--from", "azure", "--to", back); code != 0 {
+		t.Errorf("got the exit code %d, want 0:\n%s", code, out)
+	}
+	if code := p.wait(); code != 1 || !strings.Contains(p.log(), "everything is being copied to") {
+		t.Errorf("got the exit code %d of the running process, want 1 with the reason", code)
+	}
+	want := fmt.Sprintf("whole: %d accepted", <-accepted)
+	if out := s.mustVerify(config, "--data", back); !strings.Contains(out, want) {
+		t.Errorf("got %s, want %q", out, want)
+	}
+}
