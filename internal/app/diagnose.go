@@ -20,7 +20,6 @@ import (
 	"weir/internal/lane/epochs"
 	"weir/internal/panics"
 	"weir/internal/recur"
-	"weir/internal/relane"
 	"weir/internal/storage"
 	"weir/internal/storage/azure"
 )
@@ -224,7 +223,7 @@ func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 func (d diagnosis) diagnoseTable(ctx context.Context) Finding {
 	f := Finding{Name: "table", Todo: todoStorage}
 	record, err := epochs.Read(ctx, d.account.Table())
-	if storage.Is(err, storage.NotFound) {
+	if storage.Is(err, storage.NotFound) || errors.Is(err, epochs.ErrNoFormat) && d.isStorageUnused(ctx) {
 		err = nil
 	}
 	recorded := record.Open
@@ -257,10 +256,10 @@ func (d diagnosis) diagnoseTable(ctx context.Context) Finding {
 func (d diagnosis) isStorageUnused(ctx context.Context) bool {
 	store := &lane.Store{Table: d.account.Table(), Now: time.Now}
 	record, err := epochs.Read(ctx, store.Table)
-	if err != nil || record.Step != epochs.StepNone {
+	if err != nil && !errors.Is(err, epochs.ErrNoFormat) || record.Step != epochs.StepNone {
 		return false
 	}
-	isUnused, err := relane.IsUnused(ctx, store, record)
+	isUnused, err := store.IsUnused(ctx, record)
 	return err == nil && isUnused
 }
 

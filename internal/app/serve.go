@@ -94,8 +94,8 @@ func (e *RestartError) Unwrap() error { return e.Err }
 //   - The host began to stop, so the process handed its lanes over, but the host did not end.
 //   - The store in the folder cannot be used any more.
 //
-// The errors of lane.IsOtherLanes are not such a case: the settings have other lanes than storage. The next
-// process would find the same numbers, so the host must count a failure.
+// The errors of lane.IsPermanent are not such a case. The next process would find the same, so the host must count a
+// failure.
 func needsRestart(err error) bool {
 	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrReplaced) || errors.Is(err, residence.ErrHostStays) ||
 		errors.Is(err, errBroken)

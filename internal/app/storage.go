@@ -20,14 +20,13 @@ const (
 	maxStorageRetry   = 2 * time.Second
 )
 
-// awaitStore opens storage. If the settings have other lanes than storage, or if everything was moved to another store,
-// awaitStore returns the error at once. After
+// awaitStore opens storage. It returns a permanent error (see lane.IsPermanent) at once. After
 // any other error, it tries again until ctx ends. If lost is not nil, the returned store calls lost when a request
 // finds that the table was removed.
 func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Store, err error) {
 	err = retry.Policy{
 		First: firstStorageRetry, Max: maxStorageRetry,
-		IsTransient: func(err error) bool { return !lane.IsOtherLanes(err) && !errors.Is(err, lane.ErrMoved) },
+		IsTransient: func(err error) bool { return !lane.IsPermanent(err) },
 		BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
 			a.log.Warn("handler: storage not open yet", "err", err)
 			return pause, true

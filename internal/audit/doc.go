@@ -5,7 +5,7 @@
 // An entry is a row of the partition "audit". The keys of the rows sort newer rows first. Record inserts the row after
 // the change and before the answer. Record also writes the entry to the process's log, so an entry that storage refuses
 // is not lost. An entry does not have the message's body. In place of the function key, an entry has the beginning of
-// the key's hash (Fingerprint). Earlier versions of Weir ignore the rows.
+// the key's hash (Fingerprint).
 //
 // On paths that need sign-in the platform names the person. On the others the operator's page sends a proof, which
 // Weir has signed for the person who opened the page (Proofs).

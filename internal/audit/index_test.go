@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"weir/internal/audit"
-	"weir/internal/lane"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
-	"weir/internal/weir"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -36,124 +34,6 @@ func rowsOf(t *testing.T, l *audit.Log) []storage.Row {
 		t.Fatal(err)
 	}
 	return found
-}
-
-// makeOld turns all entries into entries of an earlier version, which wrote no index.
-func makeOld(t *testing.T, l *audit.Log) {
-	t.Helper()
-	for _, row := range rowsOf(t, l) {
-		op := storage.Op{Kind: storage.Delete, Key: row.Key}
-		if row.Key < ":" {
-			delete(row.Values, "Terms")
-			op = storage.Op{Kind: storage.Replace, Key: row.Key, Values: row.Values}
-		}
-		if _, err := l.Table.Transact(t.Context(), "audit", []storage.Op{op}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// Entries of earlier versions are indexed once, by the first erasure or by the clean-up. Entries that such a version
-// has redacted keep their replacements.
-func TestLog_RedactsEntriesOfEarlierVersions(t *testing.T) {
-	t.Parallel()
-	for name, prepare := range map[string]func(*audit.Log){
-		"FirstErasure": func(*audit.Log) {},
-		"CleanUp": func(l *audit.Log) {
-			if done, err := l.RemoveExpired(t.Context()); !done || err != nil {
-				t.Errorf("got done %t, %v, want true and no error", done, err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l, c, _ := newLog(t)
-			many := make([]string, 150)
-			for i := range many {
-				many[i] = fmt.Sprintf("%q", fmt.Sprint("k", i))
-			}
-			for i := range 700 { // more than one page of the walk
-				recordAll(t, l, c, audit.Entry{Action: "resume", Subject: fmt.Sprint("s", i),
-					Detail: fmt.Sprintf(`{"Key":"k%d"}`, i)})
-			}
-			recordAll(t, l, c, audit.Entry{Action: "pause", Detail: `{"key":"/jane"}`},
-				audit.Entry{Action: "edit", Subject: "id1", Detail: `{"note":"n"}`},
-				audit.Entry{Action: "pause", Detail: `{"key":"` + lane.ErasedKey("/jane") + `"}`},
-				audit.Entry{Action: "many", Detail: `{"keys":[` + strings.Join(many, ",") + `]}`})
-			makeOld(t, l)
-			prepare(l)
-			recordAll(t, l, c, audit.Entry{Action: "new", Detail: `{"key":"/jane"}`})
-			erase(t, l, "id1", "/jane")
-			erase(t, l, "id2", lane.ErasedKey("/jane"))
-			erase(t, l, "id3", "k5")
-			hash := `{"key":"` + lane.ErasedKey("/jane") + `"}`
-			got := detailsOf(t, l)
-			if want := []string{hash, "", hash, `{"truncated":true}`, hash}; strings.Join(got[700:], "\n") !=
-				strings.Join(want, "\n") {
-				t.Errorf("got %q, want %q", got[700:], want)
-			}
-			if got[5] != `{"Key":"`+lane.ErasedKey("k5")+`"}` || got[6] != `{"Key":"k6"}` {
-				t.Errorf("got %q and %q, want the first one redacted", got[5], got[6])
-			}
-		})
-	}
-}
-
-// Storage fails while old entries are indexed. The next calls go on, and the erasure succeeds in the end.
-func TestLog_IndexesOldEntriesInSpiteOfFailures(t *testing.T) {
-	t.Parallel()
-	l, c, _ := newLog(t)
-	for i := range 1200 {
-		recordAll(t, l, c, audit.Entry{Action: "resume", Detail: fmt.Sprintf(`{"key":"k%d"}`, i)})
-	}
-	makeOld(t, l)
-	faults := storagetest.NewFaults()
-	calls := 0
-	faults.Set(func(c storagetest.Call) storagetest.Fault {
-		if calls++; calls%7 == 0 {
-			kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter}
-			return storagetest.Fault{Kind: kinds[calls%2]}
-		}
-		return storagetest.Fault{}
-	})
-	l.Table = faults.Table(l.Table)
-	var err error
-	for range 20 {
-		if err = l.Redact(t.Context(), "id", lane.ErasedKey("k7")); err == nil {
-			break
-		}
-		if weir.KindOf(err) != weir.Unavailable {
-			t.Fatalf("got %v, want Unavailable", err)
-		}
-	}
-	faults.Set(nil)
-	if got := detailsOf(t, l); err != nil || got[7] != `{"key":"`+lane.ErasedKey("k7")+`"}` {
-		t.Errorf("got %v and the entry %s, want it redacted", err, got[7])
-	}
-}
-
-// A walk over old entries that takes too long for one call goes on in the next one.
-func TestLog_IndexesOldEntriesInSeveralCalls(t *testing.T) {
-	t.Parallel()
-	l, c, _ := newLog(t)
-	for i := range 1200 {
-		recordAll(t, l, c, audit.Entry{Action: "resume", Detail: fmt.Sprintf(`{"key":"k%d"}`, i)})
-	}
-	makeOld(t, l)
-	l.Now = func() time.Time { c.now = c.now.Add(15 * time.Second); return c.now }
-	if err := l.Redact(t.Context(), "id", lane.ErasedKey("k7")); weir.KindOf(err) != weir.Unavailable {
-		t.Errorf("got %v, want Unavailable while old entries are left", err)
-	}
-	calls := 1
-	for done := false; !done; calls++ {
-		var err error
-		if done, err = l.RemoveExpired(t.Context()); err != nil || calls > 10 {
-			t.Fatal(err, calls)
-		}
-	}
-	if err := l.Redact(t.Context(), "id", lane.ErasedKey("k7")); err != nil || calls < 3 {
-		t.Errorf("got %v after %d calls, want no error after some calls", err, calls)
-	}
 }
 
 // A list has no row of the index.
@@ -188,7 +68,7 @@ func TestLog_RemoveExpiredRemovesTheIndex(t *testing.T) {
 		t.Errorf("got done %t, %v, want true and no error", done, err)
 	}
 	for _, row := range rowsOf(t, l) {
-		if row.Key > ":" && row.Key != "a_index" && !strings.HasSuffix(row.Key, rowsOf(t, l)[0].Key) {
+		if row.Key > ":" && !strings.HasSuffix(row.Key, rowsOf(t, l)[0].Key) {
 			t.Errorf("got the row %s, want only rows of the new entry", row.Key)
 		}
 	}

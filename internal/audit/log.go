@@ -201,19 +201,9 @@ func readError(err error) error {
 // maxRemovals limits the pages of entries that one call of RemoveExpired removes.
 const maxRemovals = 250
 
-// RemoveExpired removes entries that are older than Keep. It also continues the index of entries of earlier versions;
-// see indexOldEntries. It reports whether it is done. If it is not, a later call goes on. If storage refuses to remove
-// an entry, RemoveExpired removes the others and returns the first such error.
+// RemoveExpired removes entries that are older than Keep. It reports whether it is done. If it is not, a later call
+// goes on. If storage refuses to remove an entry, RemoveExpired removes the others and returns the first such error.
 func (l *Log) RemoveExpired(ctx context.Context) (done bool, err error) {
-	removed, err := l.removeExpired(ctx)
-	if err != nil {
-		return removed, err
-	}
-	indexed, err := l.indexOldEntries(ctx)
-	return removed && indexed, err
-}
-
-func (l *Log) removeExpired(ctx context.Context) (done bool, err error) {
 	q := storage.Query{Partition: partition, From: rowKey(l.Now().Add(-cmp.Or(l.Keep, math.MaxInt64))),
 		To: entriesEnd, Limit: storage.MaxOps, Columns: []string{termsColumn}}
 	var refused error
@@ -243,7 +233,7 @@ func (l *Log) removeExpired(ctx context.Context) (done bool, err error) {
 func groupRows(rows []storage.Row) (groups [][]storage.Row) {
 	ops := storage.MaxOps
 	for _, row := range rows {
-		terms, _ := readTerms(row)
+		terms := readTerms(row)
 		if ops += 1 + len(terms); ops > storage.MaxOps {
 			groups, ops = append(groups, nil), 1+len(terms)
 		}
@@ -276,9 +266,9 @@ func (l *Log) removeRows(ctx context.Context, group []storage.Row) error {
 }
 
 // removeOps returns the operations that remove an entry with its index rows. They are conditional on the entry's ETag,
-// because an entry that was indexed meanwhile has further rows.
+// because a redaction may change the entry meanwhile.
 func removeOps(row storage.Row) []storage.Op {
-	terms, _ := readTerms(row)
+	terms := readTerms(row)
 	return append([]storage.Op{{Kind: storage.Delete, Key: row.Key, IfMatch: row.ETag}},
 		indexOps(storage.Delete, row.Key, terms)...)
 }
@@ -287,13 +277,9 @@ func removeOps(row storage.Row) []storage.Op {
 // missing row.
 func (l *Log) removeEntry(ctx context.Context, key string) error {
 	err := l.updateEntry(ctx, key, func(row storage.Row) []storage.Op {
-		terms, isIndexed := readTerms(row)
-		if !isIndexed {
-			return nil
-		}
 		return append([]storage.Op{{Kind: storage.Merge, Key: key, IfMatch: row.ETag,
 			Values: map[string]any{termsColumn: row.Values[termsColumn]}}},
-			indexOps(storage.Upsert, key, terms)...)
+			indexOps(storage.Upsert, key, readTerms(row))...)
 	})
 	if err != nil {
 		return err

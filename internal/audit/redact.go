@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -31,13 +30,6 @@ const redactedAtOnce = 8
 // If storage refuses to change an entry, Redact logs that and goes on, so that one entry does not keep the message from
 // being erased. If Redact returns an error, the caller can call Redact again.
 func (l *Log) Redact(ctx context.Context, subject, erasedKey string) error {
-	done, err := l.indexOldEntries(ctx)
-	if err != nil {
-		return readError(err)
-	}
-	if !done {
-		return notIndexedError()
-	}
 	r := redaction{log: l, subject: subject, erasedKey: erasedKey}
 	for _, term := range []string{subjectTerm(subject), termOfErased(erasedKey)} {
 		entries, err := l.findEntries(ctx, term)
@@ -157,7 +149,7 @@ func replaceKeys(value any, replace func(key string) string) {
 	switch v := value.(type) {
 	case map[string]any:
 		for name, inner := range v {
-			// Earlier versions also recorded names in other spellings.
+			// A caller can write the name of a field in other cases, and the entry has it so.
 			if slices.ContainsFunc(keyFields, func(field string) bool { return strings.EqualFold(field, name) }) {
 				v[name] = replaceIn(inner, replace)
 				continue
@@ -185,9 +177,3 @@ func replaceIn(value any, replace func(key string) string) any {
 	}
 	return value
 }
-
-// erasedKey matches the replacement of an ordering key; see lane.ErasedKey.
-var erasedKey = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-
-// isErasedKey reports whether a text in an entry of an earlier version can be the replacement of a key.
-func isErasedKey(text string) bool { return erasedKey.MatchString(text) }

@@ -79,9 +79,7 @@ func openParts(ctx context.Context, w *work) (*partReader, error) {
 	default:
 		r.files = &oneFile{&postedFile{contentType: w.progress.ContentType, content: d}}
 	}
-	if w.progress.SkipsLitter {
-		r.files = withoutLitter{r.files}
-	}
+	r.files = withoutLitter{r.files}
 	return r, err
 }
 

@@ -157,7 +157,7 @@ func (r *Runner) prepareRow(s Spec) (row, error) {
 	b := wire.Batch{ID: job.NewID(now, randomBytes), State: wire.BatchChecking, Mode: s.Mode, Format: format,
 		Split: split, Upstream: s.Upstream, AcceptedAt: now, UpdatedAt: now}
 	return row{batch: b, progress: progress{ContentType: contentType, KeyRow: keyRowOf(s.Upstream, s.IdempotencyKey),
-		File: s.File, Next: 1, SkipsLitter: true}}, nil
+		File: s.File, Next: 1}}, nil
 }
 
 // repeatOf returns the result of Accept if an earlier batch has the idempotency key of the posted batch. The argument

@@ -34,9 +34,6 @@ type progress struct {
 	File        string `json:"file,omitempty"`    // see Spec.File
 	Next        int    `json:"next"`              // number of the first part of the next window
 	Windows     []int  `json:"windows,omitempty"` // number of the first part of each window with messages
-	// SkipsLitter is set in batches whose litter has no part numbers; see isLitter. In a batch that an earlier version of
-	// Weir accepted it has numbers, and the parts that are filed already must keep theirs.
-	SkipsLitter bool `json:"skipsLitter,omitempty"`
 	// StuckSince is the time since when the work fails because of this batch, without any progress; see judgeStuck.
 	StuckSince time.Time `json:"stuckSince,omitzero"`
 }
@@ -180,7 +177,7 @@ func (s store) removeRow(ctx context.Context, key string) error {
 // unfinished is a batch whose work is not done.
 type unfinished struct {
 	id       string
-	upstream string // empty = not known, or an earlier version of Weir accepted the batch
+	upstream string // empty = not known
 }
 
 // listWork returns the unfinished batches, newest first.
@@ -220,8 +217,7 @@ func (s store) listBatches(ctx context.Context, limit int) ([]wire.Batch, error)
 }
 
 // keyRowOf returns the row key for an idempotency key, or "" if idempotencyKey is empty. The hash includes the
-// upstream, so that upstreams with equal idempotency keys do not disturb each other. Without an upstream the row key is
-// the same as in versions of Weir that have no upstreams.
+// upstream, so that upstreams with equal idempotency keys do not disturb each other.
 func keyRowOf(upstream, idempotencyKey string) string {
 	if idempotencyKey == "" {
 		return ""

@@ -7,7 +7,6 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
-	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
 )
@@ -98,57 +97,6 @@ func TestDiscard_IsRefused(t *testing.T) {
 		if _, err := w.store.Requests().Discard(t.Context(), unknown, ""); weir.KindOf(err) != weir.NotFound {
 			t.Errorf("got %v for an unknown message, want not found", err)
 		}
-	})
-}
-
-// A holder that runs an earlier version of Weir does not know requests to discard, and removes them. The message can
-// then still be replayed.
-func TestDiscard_RequestRemovedByAnEarlierVersion(t *testing.T) {
-	simulate(t, func(t *testing.T, w *world) {
-		answers := w.answerByBody("bad")
-		p := w.start()
-		id := w.postDead(p, "bad")[0]
-		w.discard(id, "")
-		w.removeRequests()
-		answers.setStatus("bad", 200)
-		w.replay(id, lane.ReplayOptions{})
-		p.Wake(0)
-		w.waitUntilIdle()
-		w.expectCounts(lane.Counts{Delivered: 1}, id)
-	})
-}
-
-// removeRequests removes the lane's requests, as a holder does with requests of an unknown kind.
-func (w *world) removeRequests() {
-	w.t.Helper()
-	for _, key := range w.rowKeys("w_") {
-		if _, err := w.account.Table().Transact(w.t.Context(), "1.0",
-			[]storage.Op{{Kind: storage.Delete, Key: key}}); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-}
-
-// Earlier versions of Weir do not know the stage discarded. So a discarded message is stored as cancelled, in its own
-// row and in the counts of tail. The present version still counts the message as discarded.
-func TestDiscard_StoredAsCancelledForEarlierVersions(t *testing.T) {
-	simulate(t, func(t *testing.T, w *world) {
-		w.answerByBody("bad", "worse")
-		p := w.start()
-		ids := w.postDead(p, "bad", "worse")
-		w.discard(ids[1], "")
-		p.Wake(0)
-		w.waitUntilIdle()
-		row, err := w.account.Table().Get(t.Context(), "1.0", rowOf(ids[1]))
-		if err != nil || row.Values["Stage"] != "cancelled" {
-			t.Errorf("got the stored stage %v, %v, want cancelled, which earlier versions know as final",
-				row.Values["Stage"], err)
-		}
-		tail, err := w.account.Table().Get(t.Context(), "1.0", "!tail")
-		if err != nil || tail.Values["Cancelled"] != int64(1) || tail.Values["Discarded"] != nil {
-			t.Errorf("got %v, %v, want tail to count the message as cancelled", tail.Values, err)
-		}
-		w.expectCounts(lane.Counts{Dead: 1, Discarded: 1}, ids...)
 	})
 }
 

@@ -2,7 +2,6 @@ package drain_test
 
 import (
 	"context"
-	"maps"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -74,55 +73,32 @@ func TestSession_SeesACommitThatEndsWhileItChooses(t *testing.T) {
 	}
 }
 
-// eraseFirstFailure removes a column from a message's row, as if an earlier version of Weir had
-// tried the message.
-func (w *world) eraseFirstFailure(id weir.ID) {
-	w.t.Helper()
-	partition, key := w.store.Partition(0), "m_"+strings.Repeat("0", 18)+"1"
-	row, err := w.account.Table().Get(w.t.Context(), partition, key)
-	if err == nil {
-		values := maps.Clone(row.Values)
-		delete(values, "FirstFailedAt")
-		_, err = w.account.Table().Transact(w.t.Context(), partition,
-			[]storage.Op{{Kind: storage.Replace, Key: key, IfMatch: storage.AnyETag, Values: values}})
-	}
-	if err != nil || id.Seq != 1 {
-		w.t.Fatalf("erase the time of the first failure of seq %d: %v", id.Seq, err)
-	}
-}
-
 // A message that gets no verdict is dead when its attempts and the least time are used up. The time
-// outlasts its holder, also if that was a process of an earlier version.
+// outlasts its holder.
 func TestLeastTime_EndsAMessageAfterTheTime(t *testing.T) {
-	for name, isOld := range map[string]bool{"SameVersion": false, "EarlierVersion": true} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, w *world) {
-				const least = 20 * time.Minute
-				w.answersUntil(24*time.Hour, 500)
-				p := w.start(withRetryFor(least))
-				id := w.post("a", "x")
-				p.Wake(0)
-				time.Sleep(5 * time.Minute)
-				first := w.cms.listRequests()[0].at
-				st := w.status(id)
-				if st.Stage != weir.Retrying || st.AttemptCount < 5 || !st.RetryUntil.Equal(first.Add(least)) {
-					t.Errorf("got %s after %d attempts, tried until %s; want it retrying after 5 at least, until %s",
-						st.Stage, st.AttemptCount, st.RetryUntil, first.Add(least))
-				}
-				p.close(t)
-				if isOld {
-					w.eraseFirstFailure(id)
-				}
-				w.start(withRetryFor(least)).Wake(0)
-				w.waitUntilEmpty(time.Hour)
-				log := w.cms.listRequests()
-				tried := log[len(log)-1].at.Sub(first)
-				if st := w.status(id); st.Stage != weir.Dead || tried < least || tried > least+time.Minute {
-					t.Errorf("got %s after %s of attempts, want dead after %s to a minute more", st.Stage, tried, least)
-				}
-			})
-		})
-	}
+	simulate(t, func(t *testing.T, w *world) {
+		const least = 20 * time.Minute
+		w.answersUntil(24*time.Hour, 500)
+		p := w.start(withRetryFor(least))
+		id := w.post("a", "x")
+		p.Wake(0)
+		time.Sleep(5 * time.Minute)
+		first := w.cms.listRequests()[0].at
+		st := w.status(id)
+		if st.Stage != weir.Retrying || st.AttemptCount < 5 || !st.RetryUntil.Equal(first.Add(least)) {
+			t.Errorf("got %s after %d attempts, tried until %s; want it retrying after 5 at least, until %s",
+				st.Stage, st.AttemptCount, st.RetryUntil, first.Add(least))
+		}
+
+		p.close(t)
+		w.start(withRetryFor(least)).Wake(0)
+		w.waitUntilEmpty(time.Hour)
+		log := w.cms.listRequests()
+		tried := log[len(log)-1].at.Sub(first)
+		if st := w.status(id); st.Stage != weir.Dead || tried < least || tried > least+time.Minute {
+			t.Errorf("got %s after %s of attempts, want dead after %s to a minute more", st.Stage, tried, least)
+		}
+	})
 }
 
 // A verdict of the CMS needs no time, and a replay begins a new one.

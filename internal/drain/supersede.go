@@ -2,7 +2,6 @@ package drain
 
 import (
 	"context"
-	"time"
 
 	"weir/internal/lane"
 	"weir/internal/weir"
@@ -52,18 +51,14 @@ func (v *latestVersions) remember(key string, l lane.LatestVersion) {
 	v.byKey[key] = l
 }
 
-// parseVersion parses a message's version. Earlier versions of Weir also accepted the other times that time.Parse
-// reads, and a waiting message with such a version must not count as outdated. A version that does not parse was
-// accepted under other rules of the contract. It counts as the oldest.
+// parseVersion parses a message's version. A version that does not parse was accepted under other rules of the
+// contract. It counts as the oldest.
 func parseVersion(text string) weir.Version {
 	v, err := weir.ParseVersion(text)
-	if err == nil {
-		return v
+	if err != nil {
+		return weir.Version{}
 	}
-	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
-		return weir.VersionAt(at)
-	}
-	return weir.Version{}
+	return v
 }
 
 // isOutdated reports whether the delivered version l is newer than the given version.

@@ -43,9 +43,8 @@ var statusByKind = map[weir.Kind]int{
 	weir.NotFound: http.StatusNotFound, weir.Forbidden: http.StatusForbidden,
 	weir.Conflict: http.StatusConflict, weir.Stale: http.StatusPreconditionFailed,
 	weir.TooLarge: http.StatusRequestEntityTooLarge, weir.Unsupported: http.StatusUnsupportedMediaType,
-	weir.Invalid: http.StatusUnprocessableEntity, weir.Busy: http.StatusConflict,
-	weir.Lost:        http.StatusServiceUnavailable,
-	weir.Unavailable: http.StatusServiceUnavailable, weir.Rejected: http.StatusBadGateway,
+	weir.Invalid:         http.StatusUnprocessableEntity,
+	weir.Unavailable:     http.StatusServiceUnavailable,
 	weir.Unauthenticated: http.StatusUnauthorized, weir.Limited: http.StatusTooManyRequests,
 }
 

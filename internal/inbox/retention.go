@@ -18,17 +18,8 @@ import (
 const removedAtOnce = 16
 
 // archivePrefixes are the listings of an archive. The first one has all names in their order, but its
-// walk ends at the first young file. The others have the names that begin with a letter: the markers of
-// left files, and the files of messages that earlier versions of the program took (`<id>/<name>`).
-var archivePrefixes = func() []string {
-	prefixes := []string{""}
-	for _, first := range []byte{'A', 'a'} {
-		for i := range byte(26) {
-			prefixes = append(prefixes, string(first+i))
-		}
-	}
-	return prefixes
-}()
+// walk ends at the first young file. The other one has the markers of left files.
+var archivePrefixes = []string{"", leftPrefix}
 
 // RemoveAccepted removes the accepted files past their retention, from a marker on; "" = from the
 // beginning. It returns the marker to continue from, and reports whether the walk has ended. If storage
@@ -96,25 +87,26 @@ func (c *Collector) isExpired(ctx context.Context, f storage.File, before time.T
 
 // EraseMessage removes the accepted file of a message, if there is one.
 func (c *Collector) EraseMessage(ctx context.Context, id string, acceptedAt time.Time) error {
-	// Earlier versions of the program named the file without the day.
-	folders := []string{messageFolder(id, acceptedAt), id + "/"}
+	folder := messageFolder(id, acceptedAt)
 	all := func(storage.File) (bool, error) { return true, nil }
 	var refused error
-	_, _, err := listing.Walk(folders, "", func(prefix, at string) (string, error) {
-		page, err := c.Accepted.List(ctx, prefix, at)
+	for marker := ""; ; {
+		page, err := c.Accepted.List(ctx, folder, marker)
 		if errors.Is(err, storage.ErrGone) {
-			return "", nil
+			return refused
 		}
 		if err != nil {
-			return "", err
+			return errors.Join(err, refused)
 		}
 		failed, err := c.removeFiles(ctx, c.Accepted, page.Files, all)
 		if refused == nil {
 			refused = failed
 		}
-		return page.Next, err
-	})
-	return errors.Join(err, refused)
+		if err != nil || page.Next == "" {
+			return errors.Join(err, refused)
+		}
+		marker = page.Next
+	}
 }
 
 // removeFiles removes the files for which the function matches returns true. If storage refuses to

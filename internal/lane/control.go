@@ -175,7 +175,6 @@ func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 			c.markers = append(c.markers, r)
 		}
 	}
-	c.Tail.Counts.splitDiscarded(c.markers)
 	for _, m := range c.Tail.Missing {
 		if s.Contracts.Has(m.Contract) {
 			c.isContractBack = true

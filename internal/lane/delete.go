@@ -76,7 +76,7 @@ func (d laneDeletion) nextKeys(ctx context.Context) ([]string, error) {
 }
 
 // errHalfDeleted means that a lane lacks a control row, but still has other rows.
-var errHalfDeleted = errors.New("a control row is missing, and rows of messages are there: nothing is removed")
+var errHalfDeleted = errors.New("a control row is missing, and other rows are there: nothing is removed")
 
 // checkDone is called if head or tail of the lane is missing. A missing row does not prove that the lane was deleted.
 // If the lane still has messages, checkDone returns an error, because a deletion would lose these messages.
@@ -89,12 +89,7 @@ func (d laneDeletion) checkDone(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Only one control row is missing. Earlier versions of the program could delete head and tail one after the
-		// other, but only when the lane had no rows with greater keys than tail. So a lane with such rows was not
-		// deleted.
-		if any, err := d.hasRows(ctx, rows.ControlEnd, ""); any || err != nil {
-			return errors.Join(err, errHalfDeleted)
-		}
+		return errHalfDeleted // one transaction deletes both rows, so the lane was not deleted
 	}
 	if any, err := d.hasMessages(ctx); any || err != nil {
 		return errors.Join(err, errHalfDeleted)

@@ -11,12 +11,6 @@ import (
 
 // An operator discards a dead message that is never to be written to the CMS. A discard is a request, which the holder
 // carries out. The message, its history and the operator's reason are kept until retention removes the message.
-//
-// Earlier versions of the program read the same rows, and do not know the stage "discarded". A holder of such a version
-// takes a message in an unknown stage for a waiting message, and could send it. So the stored stage is "cancelled",
-// with the time of the discard in another column, and tail counts the message as cancelled. The number of discarded
-// messages is in the marker !sums. It cannot be in tail, because a holder of an earlier version drops unknown columns
-// of tail.
 
 // Discard requests that the holder discards a dead message. The returned Status may still have the state before the
 // request. Repeating a call has no effect. Errors:
@@ -100,45 +94,6 @@ func (c *Change) Discard(e *Entry, w Request, at time.Time) {
 	c.ops = append(c.ops,
 		storage.Op{Kind: storage.Delete, Key: rows.DeadKey(e.Seq())},
 		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Sparse(
-			rows.Stage.Is(storedStage(e.Stage)), rows.DiscardedAt.Is(at), rows.FinishedAt.Is(at),
-			rows.DiedAt.Is(diedAt), rows.DiscardReason.Is(reason))},
-		storage.Op{Kind: storage.Upsert, Key: rows.SumsKey}) // saveSums fills in the values
-}
-
-// storedStage returns the value of rows.Stage for a stage: discarded messages are stored as cancelled.
-func storedStage(stage weir.Stage) string {
-	if stage == weir.Discarded {
-		return string(weir.Cancelled)
-	}
-	return string(stage)
-}
-
-// StageFrom returns the stage of a message from its row. The columns rows.Stage and rows.DiscardedAt must have been
-// read.
-func StageFrom(v map[string]any) weir.Stage {
-	if stage := weir.Stage(rows.Stage.Of(v)); stage != weir.Cancelled || rows.DiscardedAt.Of(v).IsZero() {
-		return stage
-	}
-	return weir.Discarded
-}
-
-// splitDiscarded reads the number of discarded messages from the marker !sums. It subtracts the number from Cancelled,
-// because tail counts discarded messages as cancelled.
-func (c *Counts) splitDiscarded(markers []storage.Row) {
-	for _, r := range markers {
-		if r.Key == rows.SumsKey {
-			c.Discarded = rows.Discarded.Of(r.Values)
-			c.Cancelled -= c.Discarded
-		}
-	}
-}
-
-// saveSums fills in the values of the marker !sums, if one of the operations writes this marker. The values are known
-// only when the transaction has all its changes.
-func saveSums(ops []storage.Op, n Counts) {
-	for i := range ops {
-		if ops[i].Key == rows.SumsKey {
-			ops[i].Values = rows.Values(rows.Discarded.Is(n.Discarded))
-		}
-	}
+			rows.Stage.Is(string(e.Stage)), rows.FinishedAt.Is(at),
+			rows.DiedAt.Is(diedAt), rows.DiscardReason.Is(reason))})
 }

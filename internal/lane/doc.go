@@ -15,7 +15,6 @@
 //	!pause                 an operator's pause of the lane
 //	!pause_<hash>          an operator's pause of one key
 //	!replay_<id>           a bulk replay under way; in lane 0 only; package jobrow writes this row
-//	!sums                  a further counter, written by the holder: the number of discarded messages
 //	!swept                 the position of retention in the log, and the time at which retention continues
 //	!tail                  nonce, fence, commit number, cursor, counters, closed, …; the holder writes this row
 //	b_<block>              a block: the time of its next attempt, and the number of its held messages

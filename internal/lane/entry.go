@@ -128,7 +128,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, bool) {
 		s.reportDamaged(lane, r.Key, err)
 	}
 	st := weir.Status{
-		Message: m, Stage: StageFrom(v), Attempts: attempts, AttemptCount: int(rows.AttemptCount.Of(v)),
+		Message: m, Stage: weir.Stage(rows.Stage.Of(v)), Attempts: attempts, AttemptCount: int(rows.AttemptCount.Of(v)),
 		LastError: rows.LastError.Of(v), CMSStatus: int(rows.CMSStatus.Of(v)), NextAttemptAt: rows.NextAttemptAt.Of(v),
 		FirstFailedAt: rows.FirstFailedAt.Of(v), RetryUntil: rows.RetryUntil.Of(v),
 		FinishedAt: rows.FinishedAt.Of(v), SupersededBy: rows.SupersededBy.Of(v), Version: string(r.ETag),

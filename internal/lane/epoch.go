@@ -41,18 +41,29 @@ func CheckNotMoved(m epochs.Record) error {
 // IsOtherLanes reports whether an error of Open means that the settings and storage have different lanes.
 func IsOtherLanes(err error) bool { return errors.Is(err, ErrLaneCount) || errors.Is(err, ErrFold) }
 
+// IsPermanent reports whether an error of Open stays until a person changes the settings, storage or
+// the version of the program.
+func IsPermanent(err error) bool {
+	return IsOtherLanes(err) || errors.Is(err, epochs.ErrNoFormat) || errors.Is(err, epochs.ErrLaterFormat) ||
+		errors.Is(err, ErrMoved)
+}
+
 // Initialize returns the record of epochs. If everything was moved to another store, it returns
 // ErrMoved. If storage has no record yet, Initialize creates the lanes, and then the record, with the
 // number of lanes and the folding of the first epoch. In this order, a process that finds the record
 // also finds the lanes.
 func (s *Store) Initialize(ctx context.Context, first epochs.Epoch) (epochs.Record, error) {
 	meta, err := epochs.Read(ctx, s.Table)
+	if errors.Is(err, epochs.ErrNoFormat) {
+		return s.addFormat(ctx, meta)
+	}
 	if err == nil {
 		err = CheckNotMoved(meta)
 	}
 	if !storage.Is(err, storage.NotFound) {
 		return meta, err
 	}
+
 	first.Number = 1
 	record := epochs.Record{Open: first, Origin: rand.Text()}
 	if err := s.ForEpoch(first).ensureAll(ctx); err != nil {
@@ -65,6 +76,54 @@ func (s *Store) Initialize(ctx context.Context, first epochs.Epoch) (epochs.Reco
 		err = CheckNotMoved(meta)
 	}
 	return meta, err
+}
+
+// addFormat writes the present format into the record of a storage without a format, if the storage
+// is unused. Otherwise it returns epochs.ErrNoFormat: rows of unknown meaning could lose messages.
+func (s *Store) addFormat(ctx context.Context, meta epochs.Record) (epochs.Record, error) {
+	isUnused, err := s.IsUnused(ctx, meta)
+	if err != nil {
+		return epochs.Record{}, err
+	}
+	if !isUnused {
+		return epochs.Record{}, epochs.ErrNoFormat
+	}
+
+	if err := epochs.AddFormat(ctx, s.Table, meta); err != nil {
+		return epochs.Record{}, err
+	}
+	return epochs.Read(ctx, s.Table)
+}
+
+// usedPartitions have the rows of schedules, batches and finished bulk replays.
+var usedPartitions = []string{"schedules", "batches", "replays"}
+
+// IsUnused reports whether no lane ever took a message, and no schedule, batch or finished bulk replay
+// is stored. The parameter meta is the record of epochs.
+func (s *Store) IsUnused(ctx context.Context, meta epochs.Record) (bool, error) {
+	if meta.Open.Number > 1 && !meta.IsUnused || meta.Open.Lanes > epochs.MaxLanes {
+		return false, nil
+	}
+	for _, partition := range usedPartitions {
+		page, err := s.Table.Range(ctx, storage.Query{Partition: partition, Limit: 1, Columns: []string{}})
+		if err != nil || len(page.Rows) > 0 || page.More {
+			return false, err
+		}
+	}
+
+	open := s.ForEpoch(meta.Open)
+	hasTaken := make([]bool, meta.Open.Lanes)
+	err := ForEach(meta.Open.Lanes, func(number int) error {
+		c, err := open.ReadControl(ctx, number)
+		hasTaken[number] = c.Head.Next > 1
+		return err
+	})
+	for _, taken := range hasTaken {
+		if taken {
+			return false, err
+		}
+	}
+	return err == nil, err
 }
 
 // ensureAll creates the missing control rows of all lanes.

@@ -288,10 +288,10 @@ func (e *Entry) erasedValues(at time.Time) (map[string]any, error) {
 		rows.SupersededBy.Is(st.SupersededBy), rows.OrderPos.Is(e.releasedPos),
 		rows.Replays.Is(int64(st.Message.Replays)),
 		rows.VersionWarning.Is(st.VersionWarning), rows.DiscardAskedAt.Is(st.DiscardAskedAt),
-		rows.DiedAt.Is(st.DiedAt), rows.DiscardedAt.Is(rows.DiscardedAt.Of(old)),
+		rows.DiedAt.Is(st.DiedAt),
 		rows.Batch.Is(m.Batch), rows.BatchPart.Is(int64(m.BatchPart)))
 	rows.Put(v, erasedKeyCells(m.Key)...)
-	rows.Put(v, rows.Stage.Is(storedStage(e.Stage)), rows.Attempts.Is(packed),
+	rows.Put(v, rows.Stage.Is(string(e.Stage)), rows.Attempts.Is(packed),
 		rows.FinishedAt.Is(laterOf(st.FinishedAt, m.AcceptedAt)), rows.ErasedAt.Is(at))
 	if e.Stage == weir.Dead {
 		rows.Put(v, rows.LastError.Is(erasedReason))

@@ -112,28 +112,6 @@ func TestStore_Open_OtherFolding(t *testing.T) {
 	})
 }
 
-// A version of the program that does not know of folding reads a number of lanes that no setting allows, and so refuses
-// to start.
-func TestFold_EarlierVersionsRefuse(t *testing.T) {
-	lanetest.Simulate(t, func(t *testing.T) {
-		for rules, want := range map[fold.Rules]bool{0: false, fold.NFC: true} {
-			s := openFolded(t, 4, rules)
-			row, err := s.Table.Get(t.Context(), rows.MetaPartition, rows.LanesKey)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if stored := rows.Lanes.Of(row.Values); (stored > epochs.MaxLanes) != want || !want && stored != 4 {
-				t.Errorf("fold %v: the stored number of lanes is %d, want one above %d: %v", rules, stored,
-					epochs.MaxLanes, want)
-			}
-			record, err := epochs.Read(t.Context(), s.Table)
-			if err != nil || record.Open != (epochs.Epoch{Number: 1, Lanes: 4, Fold: rules}) {
-				t.Errorf("fold %v: got %+v, %v, want 4 lanes with that folding", rules, record.Open, err)
-			}
-		}
-	})
-}
-
 // The row of an erased message leads to the lane of its key by each folding, so that its copy is found after any
 // change. The key is in no row any more, and the row of another spelling is as it was.
 func TestFold_ErasedRows(t *testing.T) {

@@ -153,8 +153,8 @@ func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 	})
 }
 
-// Earlier versions of the program could remove a packed row (d_) while some of its messages were still stored.
-// Retention also removes such messages as soon as their time is over.
+// A packed row (d_) can be lost while its messages are still stored. Retention also removes such messages as soon as
+// their time is over.
 func TestRetention_RemovesMessagesWithoutTheirPackedRow(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(22, 0)

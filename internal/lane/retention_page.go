@@ -97,8 +97,7 @@ func (t *retentionRun) endOf(m *expiringMessage, now time.Time) (time.Time, bool
 		return laterOf(m.finishedAt, askedAt).Add(t.KeepDead), true
 	case m.isEndUnknown():
 		// The message is below the cursor, and is not held. So it is final, although its row has the stage queued. Its
-		// packed row can be missing, because earlier versions of the program removed a packed row before the last of
-		// the row's messages.
+		// packed row is damaged or gone, as after the restore of a table.
 		return rows.AcceptedAt.Of(m.rowValues()).Add(t.KeepFinal + walkInterval), true
 	}
 	return m.finishedAt.Add(t.KeepFinal), m.stage.Final()

@@ -111,7 +111,7 @@ var headerColumns = rows.Names(rows.Nonce, rows.Origin, rows.Contract, rows.Key,
 	rows.Skip, rows.ContentType, rows.TraceParent, rows.TraceState, rows.Callback, rows.DueAt, rows.AcceptedAt,
 	rows.Size, rows.Stage, rows.AttemptCount, rows.LastError, rows.CMSStatus, rows.IsHeld, rows.OrderPos,
 	rows.AttemptsBeforeReplay, rows.Replays, rows.EditedAt, rows.EditedVersion, rows.EditedType,
-	rows.EditedSize, rows.Edition, rows.ReplayAskedAt, rows.ErasedAt, rows.DiscardedAt, rows.DiscardAskedAt,
+	rows.EditedSize, rows.Edition, rows.ReplayAskedAt, rows.ErasedAt, rows.DiscardAskedAt,
 	rows.DiscardReason, rows.DiedAt, rows.Batch, rows.BatchPart, rows.Upstream)
 
 // ScanLog reads the same messages as ReadLog, but only their headerColumns. Use it to read many messages ahead.

@@ -62,20 +62,11 @@ func (e *Entry) recordFirstFailure(r weir.Result) {
 }
 
 // FirstFailedAt returns the time at which the first counted attempt since the last replay began; zero = there was none.
-// The row of a message that an earlier version of Weir tried lacks the time. Then the attempts in the row show it.
 func (e *Entry) FirstFailedAt() time.Time {
 	if e.AttemptsSinceReplay() == 0 {
 		return time.Time{} // the row can have the time of an attempt before the replay
 	}
-	if at := e.status.FirstFailedAt; !at.IsZero() {
-		return at
-	}
-	for _, a := range e.Attempts {
-		if a.Number > e.attemptsBefore {
-			return a.At
-		}
-	}
-	return time.Time{}
+	return e.status.FirstFailedAt
 }
 
 // SetRetryUntil sets the time until which failed attempts do not make the message dead, for operators. Zero = there is

@@ -78,7 +78,6 @@ func (w *Writer) Commit(ctx context.Context, b *Transaction) error {
 	if err != nil {
 		return err
 	}
-	saveSums(ops, next.Counts)
 	for {
 		err = w.writeTail(ctx, next, ops)
 		i := indexOfGone(err, ops)

@@ -36,8 +36,7 @@ var cronParser = cron.MustNewParser(
 
 const everyPrefix = "@every "
 
-// NewPlan returns the plan of a definition, which may be one that an earlier version of Weir has stored. If the
-// definition has no start, @every counts from the parameter "anchor". The error has the kind Invalid and lists all
+// NewPlan returns the plan of a definition. If the definition has no start, @every counts from the parameter "anchor". The error has the kind Invalid and lists all
 // problems.
 func NewPlan(d Definition, anchor time.Time) (*Plan, error) {
 	p := &Plan{start: d.Start, end: d.End, anchor: anchor.Truncate(time.Second), zone: time.UTC}

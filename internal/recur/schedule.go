@@ -111,8 +111,7 @@ type Schedule struct {
 
 	// creationID is a random text that is made once, when the schedule is created. It is part of
 	// the idempotency key of each message of the schedule, because a schedule that was deleted and
-	// created again under its name is another schedule. Rows of earlier versions of the program
-	// have none.
+	// created again under its name is another schedule.
 	creationID string
 
 	etag    storage.ETag
@@ -143,9 +142,6 @@ func CheckName(name string) error {
 // idempotencyKey returns the idempotency key of a message of the schedule. The parameter message is
 // unique among the messages of this creation.
 func (s Schedule) idempotencyKey(message string) string {
-	if s.creationID == "" {
-		return s.Name + "@" + message
-	}
 	return s.Name + "@" + s.creationID + "@" + message
 }
 

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"weir/internal/lane"
 	"weir/internal/lane/epochs"
-	"weir/internal/storage"
 )
 
 // The number of lanes and the folding decide where a key's messages are. While no message was ever stored, no key has a
@@ -22,10 +20,6 @@ import (
 
 // ErrUsed means that storage is not unused.
 var ErrUsed = errors.New("storage was used with another number of lanes, or with another folding of keys")
-
-// usedPartitions have the rows of schedules, batches and finished bulk replays. A running bulk replay has a row in
-// lane 0, and Run refuses to begin a change then.
-var usedPartitions = []string{"schedules", "batches", "replays"}
 
 // TakeLanes changes the lanes to those of an epoch, as Run does, if storage is unused. Otherwise it returns ErrUsed,
 // and the lanes stay. It also continues such a change of a process that has crashed. If it fails with another error,
@@ -50,39 +44,12 @@ func (c Resharder) checkUnused(ctx context.Context, goal epochs.Epoch) error {
 		if isOther || meta.Open.Number > 1 && !meta.IsUnused {
 			return ErrUsed
 		}
-		isUnused, err := IsUnused(ctx, c.Store, meta)
+		isUnused, err := c.Store.IsUnused(ctx, meta)
 		if err == nil && !isUnused {
 			err = ErrUsed
 		}
 		return err
 	})
-}
-
-// IsUnused reports whether no lane ever took a message, and no schedule, batch or finished bulk replay is stored. The
-// parameter meta is the record of epochs.
-func IsUnused(ctx context.Context, store *lane.Store, meta epochs.Record) (bool, error) {
-	if meta.Open.Number > 1 && !meta.IsUnused {
-		return false, nil
-	}
-	for _, partition := range usedPartitions {
-		page, err := store.Table.Range(ctx, storage.Query{Partition: partition, Limit: 1, Columns: []string{}})
-		if err != nil || len(page.Rows) > 0 || page.More {
-			return false, err
-		}
-	}
-	open := store.ForEpoch(meta.Open)
-	hasTaken := make([]bool, meta.Open.Lanes)
-	err := lane.ForEach(meta.Open.Lanes, func(number int) error {
-		c, err := open.ReadControl(ctx, number)
-		hasTaken[number] = c.Head.Next > 1
-		return err
-	})
-	for _, taken := range hasTaken {
-		if taken {
-			return false, err
-		}
-	}
-	return err == nil, err
 }
 
 // undoIfUsed is called after all heads are sealed. If a message came meanwhile, it undoes the change, and returns

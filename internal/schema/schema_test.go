@@ -26,7 +26,6 @@ var kinds = map[string]string{
 	"row   <epoch>.<lane> | !mailed":  "which receivers know that the lane is paused or behind",
 	"row   <epoch>.<lane> | !heir":    "claim of a process to the lane",
 	"row   <epoch>.<lane> | !swept":   "how far retention has come",
-	"row   <epoch>.<lane> | !sums":    "further counters: the number of discarded messages",
 	"row   <epoch>.<lane> | !pause":   "operator's pause of the lane",
 	"row   <epoch>.<lane> | w_resume": "request to try the CMS at once",
 
@@ -69,7 +68,6 @@ var kinds = map[string]string{
 	"row   meta | recovered":                        "last recovery of the CMS",
 	"row   history | <10 digits>_<10 base32>":       "counters of an instance for one hour",
 	"row   audit | <19 digits>_<12 hex>":            "entry of the audit log",
-	"row   audit | a_index":                         "how far entries of earlier versions are indexed",
 	"row   audit | k_<32 hex>_<19 digits>_<12 hex>": "entry of the audit log, by its subject and keys",
 	"row   operators | secret":                      "secret of proofs of sign-in",
 	"row   replays | <13 digits><8 hex>":            "bulk replay that is over",

@@ -129,7 +129,7 @@ func (c *checker) checkDiscarded(p *process, l *laneState, ops []storage.Op) (di
 			continue
 		}
 		f := l.log[seqOf(op.Key)-1]
-		switch isDiscard := op.Values["DiscardedAt"] != nil; {
+		switch isDiscard := op.Values["Stage"] == string(weir.Discarded); {
 		case f.discarded && op.Values["Stage"] != nil:
 			c.addViolation("discarded", "%s wrote seq %d of lane %d, which was discarded", p.name, f.id.Seq, f.id.Lane)
 		case isDiscard && !f.discardAsked:

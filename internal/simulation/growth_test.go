@@ -135,7 +135,6 @@ type growthKind struct {
 // growthKinds has every kind of rows and blobs. The first kind that fits counts.
 var growthKinds = []growthKind{
 	{"history", 8 * 24 * time.Hour, 0, inPlace("history")},
-	{"audit's index of old entries", 0, 1, named("audit", "a_")},
 	{"audit", keepAudited, 0, inPlace("audit")},
 	{"batches", 30 * 24 * time.Hour, 0, inPlace("batches")},
 	{"quotas", 0, 1, named("upstreams", "quota_")},

@@ -83,7 +83,7 @@ func TestMetrics_Refused(t *testing.T) {
 	m.Refused("post", &weir.Error{Kind: weir.Invalid, Contract: "article",
 		Problems: []weir.Problem{{Path: "./@path", Rule: "max=200"}, {Path: "./title", Rule: "required"}}})
 	m.Refused("post", errors.New("foreign"))
-	m.Refused("post", &weir.Error{Kind: weir.Busy})
+	m.Refused("post", &weir.Error{Kind: weir.Stale})
 	checkLines(t, m, `weir_messages_refused_total{reason="invalid"} 1`,
 		`weir_messages_refused_total{reason="internal"} 2`)
 }

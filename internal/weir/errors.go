@@ -20,10 +20,7 @@ const (
 	TooLarge                    // 413
 	Unsupported                 // 415: media type or encoding
 	Invalid                     // 422: the request can be parsed, but breaks a rule
-	Busy                        // 409: another process holds the lease
-	Lost                        // 503: this process has lost the lease
 	Unavailable                 // 503: storage cannot be reached, or Weir cannot do this now; a retry can succeed
-	Rejected                    // 502: the CMS refused; another try would fail, too
 	Forbidden                   // 403: the request came from another site's page, or the upstream lacks the right
 	Unauthenticated             // 401: credentials of an upstream are missing or wrong
 	Limited                     // 429: the upstream has used up a limit

@@ -156,7 +156,7 @@ type Status struct {
 	CMSStatus     int       // the CMS's HTTP status in the last attempt; 0 = no answer
 	NextAttemptAt time.Time // zero = the message waits for no retry
 	// FirstFailedAt is the time at which the first counted attempt since the last replay began that failed; zero =
-	// there was none, or an earlier version of Weir made it.
+	// there was none.
 	FirstFailedAt time.Time
 	RetryUntil    time.Time // until this time failed attempts do not make the message dead; zero = no such time
 	FinishedAt    time.Time // time at which the stage became final; zero = the stage is not final

@@ -68,13 +68,17 @@ func (e Epoch) Describe() string {
 	return fmt.Sprintf("%d lanes with fold: %s", e.Lanes, e.Fold)
 }
 
-// foldedLanes is added to the stored number of lanes of an open epoch that folds keys. Versions of the program that do
-// not know of folding then find a number of lanes that differs from each setting, and refuse to start. Otherwise they
-// would append messages to other lanes than those of the folded keys.
-const foldedLanes = 1 << 20
+// Format is the number of the format of all stored rows. A change that a version before it could not
+// read raises the number.
+const Format = 1
 
-// movedLanes is added to the stored number of lanes during a move and after it, for the same reason as foldedLanes.
-const movedLanes = 1 << 21
+// Errors of Read about the format of storage. Read returns the record with ErrNoFormat.
+var (
+	ErrNoFormat = errors.New("storage has messages in a format of before the first release, which this version " +
+		"cannot read: use another WEIR_PREFIX or folder, or go on with the version that wrote them")
+	ErrLaterFormat = errors.New("a later version of Weir has written storage: run that version, or use another " +
+		"WEIR_PREFIX or folder")
+)
 
 // Record is the row meta/lanes. After the record was created, each write is under If-Match. So two processes cannot
 // both take the same step of a change.
@@ -88,7 +92,7 @@ type Record struct {
 	// IsUnused says that a process has begun the last change at its start, because storage was unused; see
 	// relane.Resharder.TakeLanes. No epoch before that change has messages.
 	IsUnused bool
-	Origin   string // a random text, set at the first use of storage; empty in old records
+	Origin   string // a random text, set at the first use of storage
 	Move     string // random id of the move to or from another store; empty = the Step is none of a move
 	MovedTo  string // name of the other store, for messages; only in the store that is left
 }
@@ -103,17 +107,8 @@ func recordFrom(r storage.Row) (Record, error) {
 	if err != nil {
 		return Record{}, fmt.Errorf("epochs: the folding of the next epoch: %w", err)
 	}
-	lanes := int(rows.Lanes.Of(v))
-	if folds != 0 {
-		lanes -= foldedLanes
-	}
-
-	step := Step(rows.Step.Of(v))
-	if step.IsMove() {
-		lanes -= movedLanes
-	}
-
-	m := Record{ETag: r.ETag, Open: Epoch{int(rows.Epoch.Of(v)), lanes, folds}, Step: step,
+	m := Record{ETag: r.ETag, Open: Epoch{int(rows.Epoch.Of(v)), int(rows.Lanes.Of(v)), folds},
+		Step: Step(rows.Step.Of(v)),
 		Next: Epoch{int(rows.NextEpoch.Of(v)), int(rows.NextLanes.Of(v)), nextFolds},
 		Used: int(rows.UsedEpochs.Of(v)), Origin: rows.Origin.Of(v), IsUnused: rows.IsUnused.Of(v),
 		Move: rows.MoveID.Of(v), MovedTo: rows.MovedTo.Of(v)}
@@ -123,19 +118,23 @@ func recordFrom(r storage.Row) (Record, error) {
 			return Record{}, fmt.Errorf("epochs: the record of earlier epochs: %w", err)
 		}
 	}
-	return m, nil
+	return m, checkFormat(rows.Format.Of(v))
+}
+
+func checkFormat(format int64) error {
+	switch {
+	case format == 0:
+		return ErrNoFormat
+	case format > Format:
+		return fmt.Errorf("%w (storage has format %d, and this version reads %d)", ErrLaterFormat, format, Format)
+	}
+	return nil
 }
 
 func (m Record) values() (map[string]any, error) {
-	lanes := m.Open.Lanes
-	if m.Open.Fold != 0 {
-		lanes += foldedLanes
-	}
-	if m.Step.IsMove() {
-		lanes += movedLanes
-	}
 	v := rows.Sparse(
-		rows.Epoch.Is(int64(m.Open.Number)), rows.Lanes.Is(int64(lanes)), rows.Step.Is(string(m.Step)),
+		rows.Format.Is(Format),
+		rows.Epoch.Is(int64(m.Open.Number)), rows.Lanes.Is(int64(m.Open.Lanes)), rows.Step.Is(string(m.Step)),
 		rows.NextEpoch.Is(int64(m.Next.Number)), rows.NextLanes.Is(int64(m.Next.Lanes)),
 		rows.Fold.Is(m.Open.Fold.Text()), rows.NextFold.Is(m.Next.Fold.Text()),
 		rows.UsedEpochs.Is(int64(m.Used)), rows.Origin.Is(m.Origin), rows.IsUnused.Is(m.IsUnused),
@@ -151,7 +150,8 @@ func (m Record) values() (map[string]any, error) {
 	return v, nil
 }
 
-// Read reads the record. It returns NotFound if storage was never used.
+// Read reads the record. It returns NotFound if storage was never used, and ErrNoFormat or
+// ErrLaterFormat if another version has written it.
 func Read(ctx context.Context, table storage.Table) (Record, error) {
 	row, err := table.Get(ctx, rows.MetaPartition, rows.LanesKey)
 	if err != nil {
@@ -199,6 +199,10 @@ func (m Record) write(ctx context.Context, table storage.Table) error {
 		[]storage.Op{{Kind: storage.Replace, Key: rows.LanesKey, IfMatch: m.ETag, Values: v}})
 	return err
 }
+
+// AddFormat writes the record m, which Read has returned with ErrNoFormat, with the present format.
+// The caller has found that storage has no messages.
+func AddFormat(ctx context.Context, table storage.Table, m Record) error { return m.write(ctx, table) }
 
 // Create inserts the first record. If storage has a record already, Create changes nothing and returns nil.
 func Create(ctx context.Context, table storage.Table, first Record) error {

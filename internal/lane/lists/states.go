@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"weir/internal/lane"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -21,7 +20,7 @@ type MessageState struct {
 // two wanted rows, because extra rows cost less than a further query.
 const statesPage = 200
 
-var stateColumns = rows.Names(rows.Stage, rows.DiscardedAt, rows.FinishedAt, rows.ReplayRefused)
+var stateColumns = rows.Names(rows.Stage, rows.FinishedAt, rows.ReplayRefused)
 
 // ReadStates returns the states of the messages with the sequence numbers seqs, which must be ascending. Call it only
 // for messages that were dead at some time. For a delivered message that never was dead, ReadStates can return the
@@ -46,7 +45,7 @@ func (l Reader) ReadStates(ctx context.Context, number int, seqs []int64) ([]Mes
 			}
 			if i < len(seqs) && seqs[i] == seq {
 				v := r.Values
-				states[i] = MessageState{lane.StageFrom(v), rows.FinishedAt.Of(v),
+				states[i] = MessageState{weir.Stage(rows.Stage.Of(v)), rows.FinishedAt.Of(v),
 					rows.ReplayRefused.Of(v) != ""}
 				i++
 			}

@@ -52,7 +52,6 @@ const (
 	EditedSize           Int          = "EditedSize"
 	EditNote             Text         = "EditNote"
 	Edition              Int          = "Edition"
-	DiscardedAt          Time         = "DiscardedAt"    // set = it is discarded; its stored stage is "cancelled"
 	DiscardAskedAt       Time         = "DiscardAskedAt" // time of the first request to discard it
 	DiscardReason        Text         = "DiscardReason"  // also a column of a request to discard (w_)
 	CancelNonce          Text         = "CancelNonce"    // nonce of the call that cancelled it while it was scheduled
@@ -86,8 +85,9 @@ const (
 	Cursor          Int  = "Cursor"
 	Delivered       Int  = "Delivered"
 	Dead            Int  = "Dead"
-	Cancelled       Int  = "Cancelled" // cancelled and discarded messages; the row !sums counts the discarded ones
+	Cancelled       Int  = "Cancelled"
 	Superseded      Int  = "Superseded"
+	Discarded       Int  = "Discarded"
 	Moved           Int  = "Moved"
 	NextDueAt       Time = "NextDue"
 	NextUntriedAt   Time = "NextUntried"
@@ -117,9 +117,6 @@ const (
 	Brakes          Text = "Brakes"  // JSON: rejections for which messages of the lane wait
 	Missing         Text = "Missing" // JSON: contracts that the holder's settings lack, and messages that wait for them
 )
-
-// Discarded is the only column of the row !sums: the number of discarded messages.
-const Discarded Int = "Discarded"
 
 // Columns of a block, b_. Their meanings are in lane.KeyBlock.
 const (
@@ -220,6 +217,7 @@ const (
 	IsUnused      Bool = "Unused"
 	MoveID        Text = "Move"
 	MovedTo       Text = "MovedTo"
+	Format        Int  = "Format"
 )
 
 // Columns of meta/forgotten, the state of the search for blobs to which no row refers.

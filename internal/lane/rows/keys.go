@@ -20,7 +20,6 @@ const (
 	PauseKey        = "!pause"
 	KeyPausePrefix  = PauseKey + "_"
 	ReplayJobPrefix = "!replay_"
-	SumsKey         = "!sums"
 	RetentionKey    = "!swept"
 	TailKey         = "!tail"
 	ControlEnd      = TailKey + "~" // exclusive end of a query for these rows
