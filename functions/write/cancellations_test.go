@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"weir/functions/write"
-	"weir/internal/bulkcancel"
+	"weir/internal/bulk"
 	"weir/internal/lane"
 	"weir/internal/weir"
 )
@@ -21,18 +21,18 @@ import (
 // cancellation is complete.
 type fakeCanceller struct {
 	pauses  // has the method Call
-	filters []bulkcancel.Filter
-	places  []bulkcancel.Position
+	filters []bulk.Selection
+	places  []bulk.Position
 	dry     []bool
 	err     error // the error that CancelWaiting returns
 }
 
-func (f *fakeCanceller) CancelWaiting(_ context.Context, filter bulkcancel.Filter, from bulkcancel.Position, _ int,
-	dryRun bool) (bulkcancel.Counts, bulkcancel.Position, bool, error) {
+func (f *fakeCanceller) CancelWaiting(_ context.Context, filter bulk.Selection, from bulk.Position, _ int,
+	dryRun bool) (bulk.Counts, bulk.Position, bool, error) {
 	f.filters, f.places, f.dry = append(f.filters, filter), append(f.places, from), append(f.dry, dryRun)
-	return bulkcancel.Counts{CancelCounts: lane.CancelCounts{Cancelled: 1, Asked: 1, TooLate: 1}, Selected: 3,
+	return bulk.Counts{BulkCounts: lane.BulkCounts{Cancelled: 1, Asked: 1, TooLate: 1}, Selected: 3,
 			Lanes: []int{2}},
-		bulkcancel.Position{Lane: from.Lane + 1}, from.Lane == 1, f.err
+		bulk.Position{Lane: from.Lane + 1}, from.Lane == 1, f.err
 }
 
 func (f *fakeCanceller) postCancellation(body string) *httptest.ResponseRecorder {
@@ -48,30 +48,30 @@ func TestCancellations(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   string
 		status int
-		want   bulkcancel.Filter
+		want   bulk.Selection
 		path   string // the path of the problem in the answer; "" = no problem or no path
 	}{
-		"All":            {`{"filter":{"all":true}}`, 202, bulkcancel.Filter{To: now()}, ""},
-		"Key":            {`{"filter":{"key":"/a"}}`, 202, bulkcancel.Filter{Key: "/a", To: now()}, ""},
-		"Everything":     {`{"filter":{"keyPrefix":"/a","contract":"article","stage":"queued","lane":2,"from":"2026-03-04T06:00:00+01:00","to":"2026-03-04T05:01:00Z"}}`, 202, bulkcancel.Filter{KeyPrefix: "/a", Contract: "article", Stage: weir.Queued, Lane: &number, From: from, To: from.Add(time.Minute)}, ""},
-		"DryRun":         {`{"filter":{"key":"/a"},"dryRun":true}`, 200, bulkcancel.Filter{Key: "/a", To: now()}, ""},
-		"NoFilter":       {`{}`, 422, bulkcancel.Filter{}, "filter"},
-		"NoCondition":    {`{"filter":{}}`, 422, bulkcancel.Filter{}, "filter"},
-		"AllAndMore":     {`{"filter":{"all":true,"key":"/a"}}`, 422, bulkcancel.Filter{}, "filter.all"},
-		"EmptyPrefix":    {`{"filter":{"keyPrefix":""}}`, 422, bulkcancel.Filter{}, "filter.keyPrefix"},
-		"KeyAndPrefix":   {`{"filter":{"key":"/a","keyPrefix":"/"}}`, 422, bulkcancel.Filter{}, "filter.keyPrefix"},
-		"StageOfTheDead": {`{"filter":{"stage":"dead"}}`, 422, bulkcancel.Filter{}, "filter.stage"},
-		"NoSuchLane":     {`{"filter":{"lane":3}}`, 422, bulkcancel.Filter{}, "filter.lane"},
+		"All":            {`{"filter":{"all":true}}`, 202, bulk.Selection{To: now()}, ""},
+		"Key":            {`{"filter":{"key":"/a"}}`, 202, bulk.Selection{Key: "/a", To: now()}, ""},
+		"Everything":     {`{"filter":{"keyPrefix":"/a","contract":"article","stage":"queued","lane":2,"from":"2026-03-04T06:00:00+01:00","to":"2026-03-04T05:01:00Z"}}`, 202, bulk.Selection{KeyPrefix: "/a", Contract: "article", Stage: weir.Queued, Lane: &number, From: from, To: from.Add(time.Minute)}, ""},
+		"DryRun":         {`{"filter":{"key":"/a"},"dryRun":true}`, 200, bulk.Selection{Key: "/a", To: now()}, ""},
+		"NoFilter":       {`{}`, 422, bulk.Selection{}, "filter"},
+		"NoCondition":    {`{"filter":{}}`, 422, bulk.Selection{}, "filter"},
+		"AllAndMore":     {`{"filter":{"all":true,"key":"/a"}}`, 422, bulk.Selection{}, "filter.all"},
+		"EmptyPrefix":    {`{"filter":{"keyPrefix":""}}`, 422, bulk.Selection{}, "filter.keyPrefix"},
+		"KeyAndPrefix":   {`{"filter":{"key":"/a","keyPrefix":"/"}}`, 422, bulk.Selection{}, "filter.keyPrefix"},
+		"StageOfTheDead": {`{"filter":{"stage":"dead"}}`, 422, bulk.Selection{}, "filter.stage"},
+		"NoSuchLane":     {`{"filter":{"lane":3}}`, 422, bulk.Selection{}, "filter.lane"},
 		"ToBeforeFrom": {`{"filter":{"from":"2026-03-04T06:00:00Z","to":"2026-03-04T05:00:00Z"}}`, 422,
-			bulkcancel.Filter{}, "filter.to"},
+			bulk.Selection{}, "filter.to"},
 		"ToInTheYear10000": {`{"filter":{"key":"/a","to":"9999-12-31T23:59:59-01:00"}}`, 422,
-			bulkcancel.Filter{}, "filter.to"},
+			bulk.Selection{}, "filter.to"},
 		"LongReason": {`{"filter":{"key":"/a"},"reason":"` + strings.Repeat("ä", 501) + `"}`, 422,
-			bulkcancel.Filter{}, "reason"},
-		"ForeignContinue": {`{"filter":{"key":"/a"},"continue":"bm9uZQ"}`, 422, bulkcancel.Filter{}, "continue"},
-		"NoContinue":      {`{"filter":{"key":"/a"},"continue":"%"}`, 422, bulkcancel.Filter{}, "continue"},
-		"ContinueOfRows":  {`{"filter":{"key":"/a"},"continue":"eyJsIjowLCJwIjowLCJhIjoiIWhlYWQiLCJ0IjoiMjAyNi0wMS0wMVQwMDowMDowMFoifQ"}`, 422, bulkcancel.Filter{}, "continue"},
-		"UnknownField":    {`{"filter":{"fingerprint":"0123456789ab"}}`, 400, bulkcancel.Filter{}, ""},
+			bulk.Selection{}, "reason"},
+		"ForeignContinue": {`{"filter":{"key":"/a"},"continue":"bm9uZQ"}`, 422, bulk.Selection{}, "continue"},
+		"NoContinue":      {`{"filter":{"key":"/a"},"continue":"%"}`, 422, bulk.Selection{}, "continue"},
+		"ContinueOfRows":  {`{"filter":{"key":"/a"},"continue":"eyJsIjowLCJwIjowLCJhIjoiIWhlYWQiLCJ0IjoiMjAyNi0wMS0wMVQwMDowMDowMFoifQ"}`, 422, bulk.Selection{}, "continue"},
+		"UnknownField":    {`{"filter":{"fingerprint":"0123456789ab"}}`, 400, bulk.Selection{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

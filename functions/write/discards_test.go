@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"weir/functions/write"
-	"weir/internal/bulkdiscard"
+	"weir/internal/bulk"
 	"weir/internal/lane"
 	"weir/internal/weir"
 )
@@ -23,8 +23,8 @@ type discardable struct {
 	pauses             // has the method Call
 	stage   weir.Stage // the stage in the status that Discard returns
 	reasons []string
-	filters []bulkdiscard.Filter
-	places  []bulkdiscard.Position
+	filters []bulk.Selection
+	places  []bulk.Position
 	err     error // the error that both methods return
 }
 
@@ -33,14 +33,14 @@ func (f *discardable) Discard(_ context.Context, id weir.ID, reason string) (wei
 	return weir.Status{Message: weir.Message{ID: id}, Stage: f.stage}, f.err
 }
 
-func (f *discardable) DiscardDead(_ context.Context, filter bulkdiscard.Filter, from bulkdiscard.Position, _ int,
-	reason string, dryRun bool) (bulkdiscard.Counts, bulkdiscard.Position, bool, error) {
+func (f *discardable) DiscardDead(_ context.Context, filter bulk.Selection, from bulk.Position, _ int,
+	reason string, dryRun bool) (bulk.Counts, bulk.Position, bool, error) {
 	f.filters, f.places, f.reasons = append(f.filters, filter), append(f.places, from), append(f.reasons, reason)
-	counts := bulkdiscard.Counts{Selected: 3}
+	counts := bulk.Counts{Selected: 3}
 	if !dryRun {
-		counts.DiscardCounts, counts.Lanes = lane.DiscardCounts{Asked: 2, TooLate: 1}, []int{2}
+		counts.BulkCounts, counts.Lanes = lane.BulkCounts{Asked: 2, TooLate: 1}, []int{2}
 	}
-	return counts, bulkdiscard.Position{Lane: from.Lane, Seq: 7}, from.Seq == 7, f.err
+	return counts, bulk.Position{Lane: from.Lane, Seq: 7}, from.Seq == 7, f.err
 }
 
 func (f *discardable) post(path, body string) *httptest.ResponseRecorder {
@@ -90,25 +90,25 @@ func TestDiscards(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   string
 		status int
-		want   bulkdiscard.Filter
+		want   bulk.Selection
 		path   string // the path of the problem in the answer; "" = no problem
 	}{
-		"All":         {`{"filter":{"all":true}}`, 202, bulkdiscard.Filter{To: now()}, ""},
-		"Fingerprint": {`{"filter":{"fingerprint":"8239b7e33e57"}}`, 202, bulkdiscard.Filter{Fingerprint: "8239b7e33e57", To: now()}, ""},
-		"Everything":  {`{"filter":{"key":"/a","contract":"article","lane":2,"from":"2026-03-04T06:00:00+01:00","to":"2026-03-04T05:01:00Z"}}`, 202, bulkdiscard.Filter{Key: "/a", Contract: "article", Lane: &number, From: from, To: from.Add(time.Minute)}, ""},
-		"DryRun":      {`{"filter":{"key":"/a"},"dryRun":true}`, 200, bulkdiscard.Filter{Key: "/a", To: now()}, ""},
-		"NoFilter":    {`{}`, 422, bulkdiscard.Filter{}, "filter"},
-		"AllAndMore":  {`{"filter":{"all":true,"key":"/a"}}`, 422, bulkdiscard.Filter{}, "filter.all"},
-		"EmptyKey":    {`{"filter":{"key":""}}`, 422, bulkdiscard.Filter{}, "filter.key"},
-		"NoSuchLane":  {`{"filter":{"lane":3}}`, 422, bulkdiscard.Filter{}, "filter.lane"},
+		"All":         {`{"filter":{"all":true}}`, 202, bulk.Selection{To: now()}, ""},
+		"Fingerprint": {`{"filter":{"fingerprint":"8239b7e33e57"}}`, 202, bulk.Selection{Fingerprint: "8239b7e33e57", To: now()}, ""},
+		"Everything":  {`{"filter":{"key":"/a","contract":"article","lane":2,"from":"2026-03-04T06:00:00+01:00","to":"2026-03-04T05:01:00Z"}}`, 202, bulk.Selection{Key: "/a", Contract: "article", Lane: &number, From: from, To: from.Add(time.Minute)}, ""},
+		"DryRun":      {`{"filter":{"key":"/a"},"dryRun":true}`, 200, bulk.Selection{Key: "/a", To: now()}, ""},
+		"NoFilter":    {`{}`, 422, bulk.Selection{}, "filter"},
+		"AllAndMore":  {`{"filter":{"all":true,"key":"/a"}}`, 422, bulk.Selection{}, "filter.all"},
+		"EmptyKey":    {`{"filter":{"key":""}}`, 422, bulk.Selection{}, "filter.key"},
+		"NoSuchLane":  {`{"filter":{"lane":3}}`, 422, bulk.Selection{}, "filter.lane"},
 		"EmptySpan": {`{"filter":{"from":"2026-03-04T05:00:00Z","to":"2026-03-04T05:00:00Z"}}`, 422,
-			bulkdiscard.Filter{},
+			bulk.Selection{},
 			"filter.to"},
 		"ToInTheYear10000": {`{"filter":{"key":"/a","to":"9999-12-31T23:59:59-01:00"}}`, 422,
-			bulkdiscard.Filter{}, "filter.to"},
+			bulk.Selection{}, "filter.to"},
 		"LongReason": {`{"filter":{"all":true},"reason":"` + strings.Repeat("x", 501) + `"}`, 422,
-			bulkdiscard.Filter{}, "reason"},
-		"NoContinue": {`{"filter":{"all":true},"continue":"x"}`, 422, bulkdiscard.Filter{}, "continue"},
+			bulk.Selection{}, "reason"},
+		"NoContinue": {`{"filter":{"all":true},"continue":"x"}`, 422, bulk.Selection{}, "continue"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

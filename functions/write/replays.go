@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"weir/internal/httpio"
 	"weir/internal/replay"
+	"weir/internal/wire"
 )
 
 // Jobs starts, plans and cancels bulk replays; see replay.Runner.
@@ -24,23 +24,6 @@ type Replays struct {
 	Logger *slog.Logger
 }
 
-// replaysRequest is the body of a request. The filter must be present; an empty filter selects all dead messages.
-type replaysRequest struct {
-	Filter *struct {
-		Key         *string    `json:"key"`
-		Lane        *int       `json:"lane"`
-		Contract    *string    `json:"contract"`
-		Fingerprint *string    `json:"fingerprint"`
-		From        *time.Time `json:"from"`
-		To          *time.Time `json:"to"`
-	} `json:"filter"`
-	DryRun          bool     `json:"dryRun"`
-	RatePerMinute   *int     `json:"ratePerMinute"`
-	StopAtErrorRate *float64 `json:"stopAtErrorRate"`
-	Force           bool     `json:"force"`
-	Reason          string   `json:"reason"`
-}
-
 // ServeHTTP implements http.Handler.
 func (f *Replays) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := f.serveReplay(w, r); err != nil {
@@ -49,11 +32,11 @@ func (f *Replays) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *Replays) serveReplay(w http.ResponseWriter, r *http.Request) error {
-	var in replaysRequest
+	var in wire.ReplayRequest
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
 		return err
 	}
-	spec, err := in.buildSpec()
+	spec, err := buildSpec(in)
 	if err != nil {
 		return err
 	}
@@ -75,21 +58,21 @@ func (f *Replays) serveReplay(w http.ResponseWriter, r *http.Request) error {
 }
 
 // buildSpec returns the requested job, with defaults for missing fields.
-func (in *replaysRequest) buildSpec() (replay.Spec, error) {
+func buildSpec(in wire.ReplayRequest) (replay.Spec, error) {
 	s := replay.Spec{RatePerMinute: replay.DefaultRate, StopAtErrorRate: replay.DefaultErrorRate, Force: in.Force,
 		Reason: strings.TrimSpace(in.Reason)}
 	if in.Filter == nil {
 		return s, invalidError("filter", "a filter is needed; an empty filter selects all dead messages")
 	}
-	for path, text := range map[string]*string{"filter.key": in.Filter.Key, "filter.contract": in.Filter.Contract,
-		"filter.fingerprint": in.Filter.Fingerprint} {
-		if text != nil && *text == "" {
-			return s, invalidError(path, "is empty: leave it out to select messages with any value")
-		}
+	n := in.Filter
+	form := selectionForm{key: n.Key, contract: n.Contract, fingerprint: n.Fingerprint, lane: n.Lane, from: n.From,
+		to: n.To}
+	if _, err := form.checkTexts(); err != nil {
+		return s, err
 	}
-	s.Filter = replay.Filter{Key: derefOrZero(in.Filter.Key), Lane: in.Filter.Lane,
-		Contract: derefOrZero(in.Filter.Contract), Fingerprint: derefOrZero(in.Filter.Fingerprint),
-		From: derefOrZero(in.Filter.From).UTC(), To: derefOrZero(in.Filter.To).UTC()}
+	selected := form.selection()
+	s.Filter = replay.Filter{Key: selected.Key, Lane: selected.Lane, Contract: selected.Contract,
+		Fingerprint: selected.Fingerprint, From: selected.From, To: selected.To}
 	if in.RatePerMinute != nil {
 		s.RatePerMinute = *in.RatePerMinute
 	}

@@ -22,8 +22,7 @@ import (
 	"weir/functions/view"
 	"weir/functions/write"
 	"weir/internal/await"
-	"weir/internal/bulkcancel"
-	"weir/internal/bulkdiscard"
+	"weir/internal/bulk"
 	"weir/internal/dashboard"
 	"weir/internal/history"
 	"weir/internal/httpio"
@@ -100,10 +99,10 @@ func (r *running) listRoutes() []route {
 		{post, "/api/messages/{id}/discard", "write", toTheEnd(&write.Discard{Log: requests, Waker: waker,
 			Logger: log})},
 		{post, "/api/discards", "write", toTheEnd(&write.Discards{
-			Log: bulkdiscard.Discarder{Store: r.store}, Waker: waker, Lanes: lanes,
+			Log: bulk.Changer{Store: r.store}, Waker: waker, Lanes: lanes,
 			Now: now, Logger: log})},
 		{post, "/api/cancellations", "write", toTheEnd(&write.Cancellations{
-			Log: bulkcancel.Canceller{Store: r.store}, Waker: waker, Lanes: lanes,
+			Log: bulk.Changer{Store: r.store}, Waker: waker, Lanes: lanes,
 			Now: now, Logger: log})},
 
 		{get, "/api/lanes", "view", readOnly(&view.Lanes{Source: r.overview, Calendar: r.calendar,

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"weir/internal/remote"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -102,8 +102,9 @@ func (f *cancelFlags) checkFlags(ids []string) error {
 	return nil
 }
 
-func (f *cancelFlags) readFilter() (remote.WaitingFilter, error) {
-	out := remote.WaitingFilter{All: f.all, KeyPrefix: f.prefix, Contract: f.contract, Stage: f.stage}
+func (f *cancelFlags) readFilter() (wire.WaitingFilter, error) {
+	out := wire.WaitingFilter{All: f.all, KeyPrefix: textOrNil(f.prefix), Contract: textOrNil(f.contract),
+		Stage: textOrNil(f.stage)}
 	if f.cmd.Flags().Changed("lane") {
 		if f.lane < 0 {
 			return out, &usageError{"--lane must be 0 or more"}
@@ -151,75 +152,13 @@ func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
 	if err != nil {
 		return err
 	}
-	counted, err := a.cancelAllPages(ctx, remote.Cancellation{Filter: filter, DryRun: true})
-	if err != nil {
-		return err
-	}
-	if f.dryRun || counted.Selected == 0 {
-		return a.printCancelled(counted, "selected", "%s would be cancelled.")
-	}
-	if !f.yes {
-		question := fmt.Sprintf("Cancel %s?", formatCount(counted.Selected, "message"))
-		if yes, err := a.askConfirmation(ctx, question); err != nil || !yes {
-			return err
-		}
-	}
-	if filter.To == nil { // messages that were accepted after the count are not cancelled
-		filter.To, filter.All = &counted.To, false
-	}
-	done, err := a.cancelAllPages(ctx, remote.Cancellation{Filter: filter, Reason: f.reason})
-	if err != nil {
-		return err
-	}
-	return a.printCancelled(done, "cancelled", fmt.Sprintf(
-		"%%s: %d cancelled, %d requested, %d came too late.", done.Cancelled, done.Asked, done.TooLate))
-}
-
-// cancelAllPages repeats a request until an answer is complete, each time with the field Continue of the last answer.
-// It returns the sum of the answers. If Continue is outdated, it begins anew: a count counts again, and a cancellation
-// finds the messages that still wait.
-func (a *apiCommand) cancelAllPages(ctx context.Context, r remote.Cancellation) (remote.Cancelled, error) {
-	var sum remote.Cancelled
-	patience := a.newPatience(unavailableLimit)
-	for {
-		var part remote.Answer[remote.Cancelled]
-		err := patience.Do(ctx, func(ctx context.Context) (err error) {
-			part, err = a.client.CancelMany(ctx, r)
-			return err
-		})
-		if r.Continue != "" && a.beginAnew(err) {
-			r.Continue = ""
-			if r.DryRun {
-				sum = remote.Cancelled{}
+	return bulkChange[wire.WaitingFilter]{
+		name: "cancellation", verb: "Cancel", kind: "message", wouldBe: "cancelled", done: "cancelled",
+		send: a.client.CancelMany, isWithoutQuestion: f.yes, isDryRun: f.dryRun, reason: f.reason,
+		endAt: func(to time.Time) wire.WaitingFilter {
+			if filter.To == nil {
+				filter.To, filter.All = &to, false
 			}
-			continue
-		}
-		if err != nil {
-			return sum, err
-		}
-		p := part.Value
-		sum.Selected += p.Selected
-		sum.Cancelled += p.Cancelled
-		sum.Asked += p.Asked
-		sum.TooLate += p.TooLate
-		sum.To, sum.Complete = p.To, p.Complete
-		if p.Complete {
-			return sum, nil
-		}
-		if r.Continue == p.Continue {
-			return sum, fmt.Errorf("the cancellation makes no progress after %s; call the command again",
-				formatCount(sum.Selected, "message"))
-		}
-		r.Continue = p.Continue
-	}
-}
-
-// printCancelled prints the numbers of a cancellation: as JSON in a field with the given name, or as text. The
-// parameter "format" must have one %s, for the number of selected messages.
-func (a *apiCommand) printCancelled(c remote.Cancelled, name, format string) error {
-	if a.json {
-		return a.printJSON(map[string]any{name: c})
-	}
-	a.printLine(format, formatCount(c.Selected, "message"))
-	return nil
+			return filter
+		}}.run(ctx, a, filter)
 }

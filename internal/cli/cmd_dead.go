@@ -67,8 +67,8 @@ func (f *deadFilter) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.to, "to", "", "only messages that died before this moment")
 }
 
-func (f *deadFilter) readFilter() (remote.ReplayFilter, error) {
-	out := remote.ReplayFilter{Contract: f.contract, Fingerprint: f.fingerprint}
+func (f *deadFilter) readFilter() (wire.DeadFilter, error) {
+	out := wire.DeadFilter{Contract: textOrNil(f.contract), Fingerprint: textOrNil(f.fingerprint)}
 	if f.cmd.Flags().Changed("lane") {
 		if f.lane < 0 {
 			return out, &usageError{"--lane must be 0 or more"}
@@ -85,7 +85,15 @@ func (f *deadFilter) readFilter() (remote.ReplayFilter, error) {
 	return out, err
 }
 
-func buildQuery(f remote.ReplayFilter) url.Values {
+// textOrNil returns the value of a field that is left out if the text is empty.
+func textOrNil(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func buildQuery(f wire.DeadFilter) url.Values {
 	query := url.Values{"stage": {"dead"}}
 	if f.Key != nil {
 		query.Set("key", *f.Key)
@@ -93,9 +101,9 @@ func buildQuery(f remote.ReplayFilter) url.Values {
 	if f.Lane != nil {
 		query.Set("lane", strconv.Itoa(*f.Lane))
 	}
-	for name, text := range map[string]string{"contract": f.Contract, "fingerprint": f.Fingerprint} {
-		if text != "" {
-			query.Set(name, text)
+	for name, text := range map[string]*string{"contract": f.Contract, "fingerprint": f.Fingerprint} {
+		if text != nil {
+			query.Set(name, *text)
 		}
 	}
 	for name, t := range map[string]*time.Time{"finishedFrom": f.From, "finishedTo": f.To} {

@@ -134,7 +134,10 @@ func (a *apiCommand) replayMatching(ctx context.Context, f *replayFlags) error {
 	if err != nil {
 		return err
 	}
-	r := remote.ReplayRequest{Filter: filter, RatePerMinute: f.rate, Force: f.force, Reason: f.reason}
+	r := wire.ReplayRequest{Filter: &filter, Force: f.force, Reason: f.reason}
+	if f.rate != 0 {
+		r.RatePerMinute = &f.rate
+	}
 	if f.cmd.Flags().Changed("stop-at-error-rate") {
 		r.StopAtErrorRate = &f.stop
 	}

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"weir/internal/remote"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 const discardHelp = `Discards dead messages that are never to be written: those with the given IDs, those that match all
@@ -101,74 +102,14 @@ func (a *apiCommand) discardMatching(ctx context.Context, f *discardFlags) error
 	if err != nil {
 		return err
 	}
-	filter := remote.DeadFilter{All: f.all, ReplayFilter: selected}
-	counted, err := a.discardAllPages(ctx, remote.DiscardRequest{Filter: filter, DryRun: true})
-	if err != nil {
-		return err
-	}
-	if f.dryRun || counted.Selected == 0 {
-		return a.printDiscarded(counted, "selected", "%s would be discarded.")
-	}
-	if !f.yes {
-		question := fmt.Sprintf("Discard %s for good?", formatCount(counted.Selected, "dead message"))
-		if yes, err := a.askConfirmation(ctx, question); err != nil || !yes {
-			return err
-		}
-	}
-	if filter.To == nil { // leave out messages that died after the count
-		filter.To, filter.All = &counted.To, false
-	}
-	done, err := a.discardAllPages(ctx, remote.DiscardRequest{Filter: filter, Reason: f.reason})
-	if err != nil {
-		return err
-	}
-	return a.printDiscarded(done, "discarded",
-		fmt.Sprintf("%%s: %d requested, %d came too late.", done.Asked, done.TooLate))
-}
-
-// discardAllPages repeats the request, with the Continue of the last answer, until an answer is complete. It returns
-// the sum of all answers. If Continue is outdated, it begins anew, as cancelAllPages does.
-func (a *apiCommand) discardAllPages(ctx context.Context, r remote.DiscardRequest) (remote.Discarded, error) {
-	var sum remote.Discarded
-	patience := a.newPatience(unavailableLimit)
-	for {
-		var part remote.Answer[remote.Discarded]
-		err := patience.Do(ctx, func(ctx context.Context) (err error) {
-			part, err = a.client.DiscardMany(ctx, r)
-			return err
-		})
-		if r.Continue != "" && a.beginAnew(err) {
-			r.Continue = ""
-			if r.DryRun {
-				sum = remote.Discarded{}
+	filter := wire.DiscardFilter{All: f.all, DeadFilter: selected}
+	return bulkChange[wire.DiscardFilter]{
+		name: "discard", verb: "Discard", kind: "dead message", suffix: " for good", wouldBe: "discarded",
+		done: "discarded", send: a.client.DiscardMany, isWithoutQuestion: f.yes, isDryRun: f.dryRun, reason: f.reason,
+		endAt: func(to time.Time) wire.DiscardFilter {
+			if filter.To == nil {
+				filter.To, filter.All = &to, false
 			}
-			continue
-		}
-		if err != nil {
-			return sum, err
-		}
-		p := part.Value
-		sum.Selected += p.Selected
-		sum.Asked += p.Asked
-		sum.TooLate += p.TooLate
-		sum.To, sum.Complete = p.To, p.Complete
-		if p.Complete {
-			return sum, nil
-		}
-		if r.Continue == p.Continue {
-			return sum, fmt.Errorf("the discard makes no progress after %s; call the command again",
-				formatCount(sum.Selected, "message"))
-		}
-		r.Continue = p.Continue
-	}
-}
-
-// printDiscarded prints the result of a discard: with --json as a field with the given name, otherwise as text. The
-// parameter "format" must have one %s, for the number of selected messages.
-func (a *apiCommand) printDiscarded(d remote.Discarded, name, format string) error {
-	if a.json {
-		return a.printJSON(map[string]any{name: d})
-	}
-	a.printLine(format, formatCount(d.Selected, "message"))
-	return nil
+			return filter
+		}}.run(ctx, a, filter)
 }

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/internal/bulkcancel"
+	"weir/internal/bulk"
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/storage/storagetest"
@@ -16,13 +16,13 @@ import (
 
 // cancelAll cancels all messages that a filter selects, by calls of CancelWaiting that read at most limit messages
 // each.
-func (w *world) cancelAll(s *lane.Store, f bulkcancel.Filter, limit int) bulkcancel.Counts {
+func (w *world) cancelAll(s *lane.Store, f bulk.Selection, limit int) bulk.Counts {
 	w.t.Helper()
-	var sum bulkcancel.Counts
-	for at, done := (bulkcancel.Position{}), false; !done; {
-		var part bulkcancel.Counts
+	var sum bulk.Counts
+	for at, done := (bulk.Position{}), false; !done; {
+		var part bulk.Counts
 		var err error
-		if part, at, done, err = (bulkcancel.Canceller{Store: s}).CancelWaiting(w.t.Context(), f, at, limit,
+		if part, at, done, err = (bulk.Changer{Store: s}).CancelWaiting(w.t.Context(), f, at, limit,
 			false); err != nil {
 			w.t.Fatalf("cancel: %v", err)
 		}
@@ -88,7 +88,7 @@ func TestStore_CancelMany(t *testing.T) {
 				}
 				faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" && len(c.Ops) > 10 },
 					storagetest.Fault{Kind: kind})
-				if got := w.cancelAll(&broken, bulkcancel.Filter{Key: "a"}, 1000); got.Cancelled != 40 ||
+				if got := w.cancelAll(&broken, bulk.Selection{Key: "a"}, 1000); got.Cancelled != 40 ||
 					got.TooLate != 0 {
 					t.Errorf("counted %+v, want 40 cancelled", got)
 				}
@@ -106,17 +106,17 @@ func TestStore_CancelMany_InEachPlaceOfWaiting(t *testing.T) {
 		p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Minute} })
 		const n = 120
 		unwanted, wanted := w.waitEverywhere(p, n)
-		counted, _, _, err := bulkcancel.Canceller{Store: w.store}.CancelWaiting(
+		counted, _, _, err := bulk.Changer{Store: w.store}.CancelWaiting(
 			t.Context(),
-			bulkcancel.Filter{KeyPrefix: "new/"},
-			bulkcancel.Position{},
+			bulk.Selection{KeyPrefix: "new/"},
+			bulk.Position{},
 			1_000_000,
 			true,
 		)
 		if err != nil || counted.Selected != 3*n || counted.Asked+counted.Cancelled != 0 {
 			t.Errorf("a dry run counted %+v, %v; want %d selected", counted, err, 3*n)
 		}
-		got := w.cancelAll(w.store, bulkcancel.Filter{KeyPrefix: "new/"}, 50)
+		got := w.cancelAll(w.store, bulk.Selection{KeyPrefix: "new/"}, 50)
 		if got.Selected != 3*n || got.Cancelled != n || got.Asked != 2*n || got.TooLate != 0 {
 			t.Errorf("counted %+v, want %d selected, %d of them cancelled at once", got, 3*n, n)
 		}
@@ -157,7 +157,7 @@ func TestStore_CancelMany_ConditionsMustAllHold(t *testing.T) {
 		zero := 0
 		got := w.cancelAll(
 			w.store,
-			bulkcancel.Filter{Key: "a", Contract: "article", Stage: weir.Queued, Lane: &zero, From: from, To: to},
+			bulk.Selection{Key: "a", Contract: "article", Stage: weir.Queued, Lane: &zero, From: from, To: to},
 			1000,
 		)
 		if got.Selected != 1 || got.Asked != 1 {
@@ -186,7 +186,7 @@ func TestStore_CancelMany_ThousandsDoNotStopTheLane(t *testing.T) {
 		}
 		p.Wake(0)
 		time.Sleep(5 * time.Minute)
-		w.cancelAll(w.store, bulkcancel.Filter{Key: "bad"}, 10_000)
+		w.cancelAll(w.store, bulk.Selection{Key: "bad"}, 10_000)
 		began := time.Now()
 		w.post("good", "1")
 		p.Wake(0)

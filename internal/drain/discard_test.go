@@ -129,7 +129,7 @@ func TestStore_DiscardMany(t *testing.T) {
 				faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" && len(c.Ops) > 10 },
 					storagetest.Fault{Kind: kind})
 				got, err := broken.Requests().DiscardMany(t.Context(), 0, entries, "")
-				if want := (lane.DiscardCounts{Asked: 119, TooLate: 1}); err != nil || got != want {
+				if want := (lane.BulkCounts{Asked: 119, TooLate: 1}); err != nil || got != want {
 					t.Errorf("got %+v, %v, want %+v", got, err, want)
 				}
 				p.Wake(0)

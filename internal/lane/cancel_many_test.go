@@ -38,7 +38,7 @@ func TestCancelMany_CancelsMessagesWithCallbacksTogether(t *testing.T) {
 			return storagetest.Fault{}
 		})
 		counts, err := b.store.Requests().CancelMany(t.Context(), 0, entries)
-		if err != nil || counts != (lane.CancelCounts{Cancelled: n}) || writes != 1 {
+		if err != nil || counts != (lane.BulkCounts{Cancelled: n}) || writes != 1 {
 			t.Errorf("got %+v, %v, in %d transactions, want %d cancelled in one", counts, err, writes, n)
 		}
 		for _, e := range b.readWholeLog() {
@@ -80,7 +80,7 @@ func TestCancelMany_ALostAnswerIsNoFailure(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		for _, want := range []lane.CancelCounts{{Cancelled: 3}, {TooLate: 3}} { // the second call is another one
+		for _, want := range []lane.BulkCounts{{Cancelled: 3}, {TooLate: 3}} { // the second call is another one
 			counts, err := b.store.Requests().CancelMany(t.Context(), 0, entries)
 			if err != nil || counts != want {
 				t.Errorf("got %+v, %v, want %+v", counts, err, want)

@@ -143,13 +143,13 @@ func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, 
 }
 
 // PlanReplay returns the expected effect of a bulk replay, without starting the bulk replay.
-func (c *Client) PlanReplay(ctx context.Context, r ReplayRequest) (Answer[wire.JobPlan], error) {
+func (c *Client) PlanReplay(ctx context.Context, r wire.ReplayRequest) (Answer[wire.JobPlan], error) {
 	r.DryRun = true
 	return postJSON[wire.JobPlan](ctx, c, "/replays", r)
 }
 
 // StartReplay starts a bulk replay.
-func (c *Client) StartReplay(ctx context.Context, r ReplayRequest) (Answer[wire.Job], error) {
+func (c *Client) StartReplay(ctx context.Context, r wire.ReplayRequest) (Answer[wire.Job], error) {
 	r.DryRun = false
 	return postJSON[wire.Job](ctx, c, "/replays", r)
 }
@@ -184,14 +184,16 @@ func (c *Client) changeWithReason(ctx context.Context, path, reason string) (Ans
 
 // DiscardMany requests the discard of the dead messages that r.Filter selects, beginning at r.Continue. If r.DryRun is
 // true, Weir only counts the messages.
-func (c *Client) DiscardMany(ctx context.Context, r DiscardRequest) (Answer[Discarded], error) {
-	return postJSON[Discarded](ctx, c, "/discards", r)
+func (c *Client) DiscardMany(ctx context.Context, r wire.BulkRequest[wire.DiscardFilter]) (Answer[wire.BulkAnswer],
+	error) {
+	return postJSON[wire.BulkAnswer](ctx, c, "/discards", r)
 }
 
 // CancelMany cancels the waiting messages that r.Filter selects, beginning at r.Continue. If r.DryRun is true, Weir
 // only counts the messages.
-func (c *Client) CancelMany(ctx context.Context, r Cancellation) (Answer[Cancelled], error) {
-	return postJSON[Cancelled](ctx, c, "/cancellations", r)
+func (c *Client) CancelMany(ctx context.Context, r wire.BulkRequest[wire.WaitingFilter]) (Answer[wire.BulkAnswer],
+	error) {
+	return postJSON[wire.BulkAnswer](ctx, c, "/cancellations", r)
 }
 
 // Lanes returns the state of all lanes.

@@ -36,7 +36,7 @@ func diedAtMicros(d lists.DeadRow) int64 { return d.DiedAt.UnixMicro() }
 // includes reports whether a dead message belongs to the job. A message that died after Until does not belong to the
 // job, because the job itself can have replayed that message.
 func (p *checkpoint) includes(f Filter, d lists.DeadRow) bool {
-	return diedAtMicros(d) <= p.Until && matchesFilter(f, d)
+	return diedAtMicros(d) <= p.Until && selectionOf(f).HasDead(d)
 }
 
 // MarshalJSON implements json.Marshaler. It writes a short form, because one row can store up to maxOpen messages.

@@ -2,12 +2,10 @@ package replay
 
 import (
 	"fmt"
-	"regexp"
 	"time"
 	"unicode/utf8"
 
 	"weir/internal/job"
-	"weir/internal/lane"
 	"weir/internal/lane/lists"
 	"weir/internal/weir"
 	"weir/internal/wire"
@@ -31,35 +29,10 @@ const (
 	Cancelled = wire.JobCancelled
 )
 
-func matchesFilter(f Filter, d lists.DeadRow) bool {
-	if f.Key != "" && d.Key != f.Key || f.Contract != "" && d.Contract != f.Contract ||
-		d.DiedAt.Before(f.From) || !f.To.IsZero() && !d.DiedAt.Before(f.To) {
-		return false
-	}
-	if f.Fingerprint == "" {
-		return true
-	}
-	fingerprint, _ := weir.Fingerprint(d.Contract, d.CMSStatus, d.Reason)
-	return fingerprint == f.Fingerprint
-}
-
-// lanesOf returns the lanes of the store in which the filter can select messages.
-func lanesOf(f Filter, store *lane.Store) []int {
-	if f.Key != "" {
-		of := store.LaneOf(f.Key)
-		if f.Lane != nil && *f.Lane != of {
-			return nil
-		}
-		return []int{of}
-	}
-	if f.Lane != nil {
-		return []int{*f.Lane}
-	}
-	all := make([]int, store.Lanes)
-	for i := range all {
-		all[i] = i
-	}
-	return all
+// selectionOf returns the selection of a job's filter.
+func selectionOf(f Filter) *lists.Selection {
+	return &lists.Selection{Key: f.Key, Lane: f.Lane, Contract: f.Contract, Fingerprint: f.Fingerprint, From: f.From,
+		To: f.To}
 }
 
 // Spec describes a job to start.
@@ -95,7 +68,7 @@ func (s Spec) checkSpec(lanes int) error {
 	add(!weir.HasJSONYear(f.From), "filter.from", "lies outside the years 0 to 9999")
 	add(!weir.HasJSONYear(f.To), "filter.to", "lies outside the years 0 to 9999")
 	add(!f.To.IsZero() && !f.From.Before(f.To), "filter.to", "is not later than filter.from")
-	add(f.Fingerprint != "" && !fingerprintPattern.MatchString(f.Fingerprint), "filter.fingerprint",
+	add(f.Fingerprint != "" && !lists.IsFingerprint(f.Fingerprint), "filter.fingerprint",
 		"is twelve hexadecimal digits, as the list of errors has it")
 	add(s.RatePerMinute < 1 || s.RatePerMinute > maxRate, "ratePerMinute",
 		fmt.Sprintf("is a number from 1 to %d", maxRate))
@@ -109,8 +82,6 @@ func (s Spec) checkSpec(lanes int) error {
 	}
 	return nil
 }
-
-var fingerprintPattern = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
 func newJob(s Spec, now time.Time) Job {
 	now = now.UTC().Truncate(time.Microsecond)

@@ -93,7 +93,7 @@ func (r *Runner) openJob(ctx context.Context, id string) (*jobRun, error) {
 		_, err = r.jobs.finishJob(ctx, over, r.Finished)
 		return nil, err
 	}
-	w.lanes, w.isResumed = lanesOf(w.job.Filter, r.Store), len(w.checkpoint.Next) > 0
+	w.lanes, w.isResumed = selectionOf(w.job.Filter).LanesOf(r.Store), len(w.checkpoint.Next) > 0
 	r.Logger.Info("replay: running a job")
 	return w, nil
 }
@@ -149,7 +149,7 @@ func (w *jobRun) countMatches(ctx context.Context) error {
 	// a second time.
 	matched, until := int64(0), int64(1)
 	err := w.eachDead(ctx, func(d lists.DeadRow) {
-		if matchesFilter(w.job.Filter, d) {
+		if selectionOf(w.job.Filter).HasDead(d) {
 			matched, until = matched+1, max(until, diedAtMicros(d))
 		}
 	})

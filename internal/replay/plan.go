@@ -65,14 +65,14 @@ type planner struct {
 
 // countMatching counts the matching messages, and collects the first of them.
 func (p *planner) countMatching(ctx context.Context) error {
-	for _, number := range lanesOf(p.job.Filter, p.Store) {
+	for _, number := range selectionOf(p.job.Filter).LanesOf(p.Store) {
 		before := p.count
 		err := eachDead(ctx, p.Log, number, 0, func(d lists.DeadRow) bool {
 			if p.visited == maxVisited {
 				return false
 			}
 			p.visited++
-			if matchesFilter(p.job.Filter, d) {
+			if selectionOf(p.job.Filter).HasDead(d) {
 				p.count++
 				p.keys[p.Store.KeyHash(d.Key)] = true
 				if !p.Store.Contracts.Has(d.Contract) {

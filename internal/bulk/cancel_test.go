@@ -1,4 +1,4 @@
-package bulkcancel_test
+package bulk_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"weir/internal/bulkcancel"
+	"weir/internal/bulk"
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
 	"weir/internal/lane/lists"
@@ -46,20 +46,20 @@ func appendMessages(l *lanetest.Lanes) map[string]weir.ID {
 func TestCanceller_Filter(t *testing.T) {
 	laneOfKey := lane.Of("/a/2", lanes)
 	for name, c := range map[string]struct {
-		filter           func(bulkcancel.Filter, time.Time) bulkcancel.Filter
+		filter           func(bulk.Selection, time.Time) bulk.Selection
 		cancelled, asked int64
 	}{
-		"All": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter { return f }, 3, 2},
-		"Key": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter { f.Key = "/a/1"; return f }, 1, 1},
-		"KeyPrefix": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter { f.KeyPrefix = "/a/"; return f },
+		"All": {func(f bulk.Selection, _ time.Time) bulk.Selection { return f }, 3, 2},
+		"Key": {func(f bulk.Selection, _ time.Time) bulk.Selection { f.Key = "/a/1"; return f }, 1, 1},
+		"KeyPrefix": {func(f bulk.Selection, _ time.Time) bulk.Selection { f.KeyPrefix = "/a/"; return f },
 			2, 1},
-		"Contract": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter { f.Contract = "note"; return f },
+		"Contract": {func(f bulk.Selection, _ time.Time) bulk.Selection { f.Contract = "note"; return f },
 			1, 0},
-		"Stage": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter { f.Stage = weir.Queued; return f },
+		"Stage": {func(f bulk.Selection, _ time.Time) bulk.Selection { f.Stage = weir.Queued; return f },
 			0, 2},
-		"From": {func(f bulkcancel.Filter, later time.Time) bulkcancel.Filter { f.From = later; return f }, 1, 1},
-		"To":   {func(f bulkcancel.Filter, later time.Time) bulkcancel.Filter { f.To = later; return f }, 2, 1},
-		"KeyOfAnotherLane": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter {
+		"From": {func(f bulk.Selection, later time.Time) bulk.Selection { f.From = later; return f }, 1, 1},
+		"To":   {func(f bulk.Selection, later time.Time) bulk.Selection { f.To = later; return f }, 2, 1},
+		"KeyOfAnotherLane": {func(f bulk.Selection, _ time.Time) bulk.Selection {
 			other := (laneOfKey + 1) % lanes
 			f.Key, f.Lane = "/a/2", &other
 			return f
@@ -70,20 +70,20 @@ func TestCanceller_Filter(t *testing.T) {
 				l := lanetest.New(t, lanes)
 				later := time.Now().Add(time.Minute)
 				ids := appendMessages(l)
-				filter := c.filter(bulkcancel.Filter{}, later)
-				cancel := bulkcancel.Canceller{Store: l.Store}.CancelWaiting
+				filter := c.filter(bulk.Selection{}, later)
+				cancel := bulk.Changer{Store: l.Store}.CancelWaiting
 				for _, dryRun := range []bool{true, false} {
-					counts, _, done, err := cancel(t.Context(), filter, bulkcancel.Position{}, 1000, dryRun)
+					counts, _, done, err := cancel(t.Context(), filter, bulk.Position{}, 1000, dryRun)
 					if err != nil || !done || counts.Selected != c.cancelled+c.asked {
 						t.Errorf("dry run %t: got %+v, done %t, %v, want %d selected", dryRun, counts, done, err,
 							c.cancelled+c.asked)
 					}
-					want := lane.CancelCounts{Cancelled: c.cancelled, Asked: c.asked}
+					want := lane.BulkCounts{Cancelled: c.cancelled, Asked: c.asked}
 					if dryRun {
-						want = lane.CancelCounts{}
+						want = lane.BulkCounts{}
 					}
-					if counts.CancelCounts != want {
-						t.Errorf("dry run %t: got %+v, want %+v", dryRun, counts.CancelCounts, want)
+					if counts.BulkCounts != want {
+						t.Errorf("dry run %t: got %+v, want %+v", dryRun, counts.BulkCounts, want)
 					}
 				}
 				if got := countCancelled(l, ids); got != c.cancelled {
@@ -115,14 +115,14 @@ func TestCanceller_Continues(t *testing.T) {
 		for i := range 5 {
 			l.Append(fmt.Sprint("/b/", i), "x")
 		}
-		cancel := bulkcancel.Canceller{Store: l.Store}.CancelWaiting
-		var total bulkcancel.Counts
-		var at bulkcancel.Position
+		cancel := bulk.Changer{Store: l.Store}.CancelWaiting
+		var total bulk.Counts
+		var at bulk.Position
 		calls := 0
 		for done := false; !done; calls++ {
-			var counts bulkcancel.Counts
+			var counts bulk.Counts
 			var err error
-			if counts, at, done, err = cancel(t.Context(), bulkcancel.Filter{}, at, 1, false); err != nil {
+			if counts, at, done, err = cancel(t.Context(), bulk.Selection{}, at, 1, false); err != nil {
 				t.Fatal(err)
 			}
 			if !at.IsValid() {
@@ -152,13 +152,13 @@ func TestCanceller_StorageFails(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		cancel := bulkcancel.Canceller{Store: l.FaultyStore(faults)}.CancelWaiting
-		_, at, done, err := cancel(t.Context(), bulkcancel.Filter{}, bulkcancel.Position{}, 1000, false)
-		if weir.KindOf(err) != weir.Unavailable || done || at != (bulkcancel.Position{}) {
+		cancel := bulk.Changer{Store: l.FaultyStore(faults)}.CancelWaiting
+		_, at, done, err := cancel(t.Context(), bulk.Selection{}, bulk.Position{}, 1000, false)
+		if weir.KindOf(err) != weir.Unavailable || done || at != (bulk.Position{}) {
 			t.Errorf("got position %+v, done %t, %v, want Unavailable at the beginning", at, done, err)
 		}
 		faults.Set(nil)
-		if counts, _, done, err := cancel(t.Context(), bulkcancel.Filter{}, at, 1000, false); err != nil || !done ||
+		if counts, _, done, err := cancel(t.Context(), bulk.Selection{}, at, 1000, false); err != nil || !done ||
 			counts.Selected != int64(len(ids)) {
 			t.Errorf("got %+v, done %t, %v, want all %d messages selected", counts, done, err, len(ids))
 		}
@@ -171,9 +171,9 @@ func TestCanceller_EndedContext(t *testing.T) {
 		ids := appendMessages(l)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		counts, at, done, err := bulkcancel.Canceller{Store: l.Store}.CancelWaiting(ctx, bulkcancel.Filter{},
-			bulkcancel.Position{}, 1000, false)
-		if err != nil || done || counts.Selected != 0 || at != (bulkcancel.Position{}) || countCancelled(l, ids) != 0 {
+		counts, at, done, err := bulk.Changer{Store: l.Store}.CancelWaiting(ctx, bulk.Selection{},
+			bulk.Position{}, 1000, false)
+		if err != nil || done || counts.Selected != 0 || at != (bulk.Position{}) || countCancelled(l, ids) != 0 {
 			t.Errorf("got %+v at %+v, done %t, %v, want no message cancelled", counts, at, done, err)
 		}
 	})
@@ -182,14 +182,14 @@ func TestCanceller_EndedContext(t *testing.T) {
 func TestPosition_IsValid(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		position bulkcancel.Position
+		position bulk.Position
 		want     bool
 	}{
-		"Beginning":         {bulkcancel.Position{}, true},
-		"ScheduledRow":      {bulkcancel.Position{Lane: 2, WaitingPlace: lists.WaitingPlace{After: "s_1"}}, true},
-		"RowOfAnotherPart":  {bulkcancel.Position{WaitingPlace: lists.WaitingPlace{After: "!head"}}, false},
-		"NegativeLane":      {bulkcancel.Position{Lane: -1}, false},
-		"PartThatIsUnknown": {bulkcancel.Position{WaitingPlace: lists.WaitingPlace{Part: 3}}, false},
+		"Beginning":         {bulk.Position{}, true},
+		"ScheduledRow":      {bulk.Position{Lane: 2, WaitingPlace: lists.WaitingPlace{After: "s_1"}}, true},
+		"RowOfAnotherPart":  {bulk.Position{WaitingPlace: lists.WaitingPlace{After: "!head"}}, false},
+		"NegativeLane":      {bulk.Position{Lane: -1}, false},
+		"PartThatIsUnknown": {bulk.Position{WaitingPlace: lists.WaitingPlace{Part: 3}}, false},
 	} {
 		if got := c.position.IsValid(); got != c.want {
 			t.Errorf("%s: got %t for %+v, want %t", name, got, c.position, c.want)
@@ -202,13 +202,13 @@ func TestCanceller_RefusesAPositionOfAnotherEpoch(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, lanes)
 		appendMessages(l)
-		_, at, done, err := bulkcancel.Canceller{Store: l.Store}.CancelWaiting(t.Context(), bulkcancel.Filter{},
-			bulkcancel.Position{}, 1, true)
+		_, at, done, err := bulk.Changer{Store: l.Store}.CancelWaiting(t.Context(), bulk.Selection{},
+			bulk.Position{}, 1, true)
 		if err != nil || done || at.Epoch != l.Store.Epoch {
 			t.Fatalf("got %+v, done %t, %v, want a position in epoch %d", at, done, err, l.Store.Epoch)
 		}
 		next := l.Store.ForEpoch(epochs.Epoch{Number: l.Store.Epoch + 1, Lanes: 1})
-		counts, _, done, err := bulkcancel.Canceller{Store: next}.CancelWaiting(t.Context(), bulkcancel.Filter{}, at, 1,
+		counts, _, done, err := bulk.Changer{Store: next}.CancelWaiting(t.Context(), bulk.Selection{}, at, 1,
 			true)
 		if weir.KindOf(err) != weir.Malformed || !strings.Contains(err.Error(), "begin anew") || done {
 			t.Errorf("got %+v, done %t, %v, want the error that begins anew", counts, done, err)

@@ -1,4 +1,4 @@
-package bulkdiscard_test
+package bulk_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/bulkdiscard"
+	"weir/internal/bulk"
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
 	"weir/internal/lane/rows"
@@ -48,31 +48,31 @@ func TestDiscardDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	putDead(t, s, account, 1, n)
-	d := bulkdiscard.Discarder{Store: s}
+	d := bulk.Changer{Store: s}
 	odd, _ := weir.Fingerprint("article", 0, "422 title missing")
 	zero, one := 0, 1
 	for name, c := range map[string]struct {
-		filter bulkdiscard.Filter
+		filter bulk.Selection
 		want   int64
 	}{
-		"All":         {bulkdiscard.Filter{}, n},
-		"Lane":        {bulkdiscard.Filter{Lane: &one}, n},
-		"OtherLane":   {bulkdiscard.Filter{Lane: &zero}, 0},
-		"Contract":    {bulkdiscard.Filter{Contract: "article"}, n},
-		"Other":       {bulkdiscard.Filter{Contract: "other"}, 0},
-		"Fingerprint": {bulkdiscard.Filter{Fingerprint: odd}, n / 2},
-		"Span":        {bulkdiscard.Filter{From: diedAt(100), To: diedAt(110)}, 10},
+		"All":         {bulk.Selection{}, n},
+		"Lane":        {bulk.Selection{Lane: &one}, n},
+		"OtherLane":   {bulk.Selection{Lane: &zero}, 0},
+		"Contract":    {bulk.Selection{Contract: "article"}, n},
+		"Other":       {bulk.Selection{Contract: "other"}, 0},
+		"Fingerprint": {bulk.Selection{Fingerprint: odd}, n / 2},
+		"Span":        {bulk.Selection{From: diedAt(100), To: diedAt(110)}, 10},
 	} {
-		counts, _, done, err := d.DiscardDead(t.Context(), c.filter, bulkdiscard.Position{}, 10_000, "", true)
+		counts, _, done, err := d.DiscardDead(t.Context(), c.filter, bulk.Position{}, 10_000, "", true)
 		if err != nil || !done || counts.Selected != c.want || counts.Asked != 0 {
 			t.Errorf("%s: got %+v, %v, %v, want %d selected", name, counts, done, err, c.want)
 		}
 	}
 	var asked int64
-	for at, done := (bulkdiscard.Position{}), false; !done; {
-		var counts bulkdiscard.Counts
+	for at, done := (bulk.Position{}), false; !done; {
+		var counts bulk.Counts
 		var err error
-		counts, at, done, err = d.DiscardDead(t.Context(), bulkdiscard.Filter{Fingerprint: odd}, at, 1, "old", false)
+		counts, at, done, err = d.DiscardDead(t.Context(), bulk.Selection{Fingerprint: odd}, at, 1, "old", false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,13 +99,13 @@ func TestDiscardDead_RefusesAPositionOfAnotherEpoch(t *testing.T) {
 		t.Fatal(err)
 	}
 	putDead(t, s, account, 1, 600)
-	_, at, done, err := bulkdiscard.Discarder{Store: s}.DiscardDead(t.Context(), bulkdiscard.Filter{},
-		bulkdiscard.Position{}, 1, "", true)
+	_, at, done, err := bulk.Changer{Store: s}.DiscardDead(t.Context(), bulk.Selection{},
+		bulk.Position{}, 1, "", true)
 	if err != nil || done || at.Epoch != s.Epoch {
 		t.Fatalf("got %+v, done %t, %v, want a position in epoch %d", at, done, err, s.Epoch)
 	}
 	next := s.ForEpoch(epochs.Epoch{Number: s.Epoch + 1, Lanes: 1})
-	counts, _, done, err := bulkdiscard.Discarder{Store: next}.DiscardDead(t.Context(), bulkdiscard.Filter{}, at, 1, "",
+	counts, _, done, err := bulk.Changer{Store: next}.DiscardDead(t.Context(), bulk.Selection{}, at, 1, "",
 		true)
 	if weir.KindOf(err) != weir.Malformed || !strings.Contains(err.Error(), "begin anew") || done {
 		t.Errorf("got %+v, done %t, %v, want the error that begins anew", counts, done, err)
