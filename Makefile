@@ -123,7 +123,7 @@ clients: azurite openapi ## clients in Go, generated from openapi.yaml by oapi-c
 	go test -C tools -tags clients -count=1 -vet=off -timeout 25m -v -run '^TestClients_Go$$' ./e2e
 
 # The release before this one: two versions side by side have to understand each other's rows.
-PREVIOUS := 6ffec1c6e497
+PREVIOUS := 06d323519a40
 
 upgrade: azurite ## hosts of the release before and of this one side by side, and back; needs the history of the repository
 	@git cat-file -e $(PREVIOUS) || { echo "this clone lacks the release before ($(PREVIOUS)): git fetch --unshallow"; exit 1; }
