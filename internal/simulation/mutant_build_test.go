@@ -167,7 +167,9 @@ func (m mutant) findText(source string) [][]int {
 	pattern := whiteSpace.ReplaceAllLiteralString(regexp.QuoteMeta(inner), `\s+`)
 	pattern = strings.ReplaceAll(pattern, `\(`, `\(\s*`)
 	before, after, _ := strings.Cut(m.text, inner)
-	return regexp.MustCompile(before+pattern+after).FindAllStringIndex(source, -1)
+	ends := strings.NewReplacer(" ", `\s+`)
+	pattern = ends.Replace(before) + pattern + ends.Replace(after)
+	return regexp.MustCompile(pattern).FindAllStringIndex(source, -1)
 }
 
 var whiteSpace = regexp.MustCompile(`\s+`)
