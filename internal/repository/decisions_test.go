@@ -15,7 +15,8 @@ type decision struct{ number, date, status, title string }
 
 var (
 	decisionRow     = regexp.MustCompile(`(?m)^\| \[(\d+)\]\(#(\d+)\) \| (\S+) \| (.+?) \| (.+) \|$`)
-	decisionSection = regexp.MustCompile(`(?m)^### (\d+)\n\n\*([\d-]+)(?:, changed [\d-]+)? · (.+?)\*\n\n\*\*([^*]+?)\.?\*\*`)
+	decisionSection = regexp.MustCompile(`(?m)^### (\d+)\n\n` +
+		`\*([\d-]+)(?:, changed [\d-]+)? · (.+?)\*\n\n\*\*([^*]+?)\.?\*\*`)
 	decisionHeading = regexp.MustCompile(`(?m)^### `)
 	decisionStatus  = regexp.MustCompile(`^(in force|replaced by \[(\d+)\]\(#(\d+)\))$`)
 	decisionLink    = regexp.MustCompile(`decisions\.md#([\w-]+)`)

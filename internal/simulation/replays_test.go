@@ -142,7 +142,8 @@ func (r *replaying) isForced() bool {
 }
 
 // noteReplayRequest checks and records a new request in storage to replay a message. A call that the host repeats makes
-// one request. Only the last call is known: after the request of another call, a repeat of an earlier call counts as new.
+// one request. Only the last call is known: after the request of another call, a repeat of an earlier one counts as
+// new.
 func (c *checker) noteReplayRequest(f *filed, call string, op storage.Op) {
 	if call != "" && call == f.call {
 		c.addViolation("replayed", "a repeat of the call that replayed seq %d of lane %d replays it again", f.id.Seq,

@@ -119,9 +119,10 @@ func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 			break
 		}
 		newer := l.log[by.Seq-1] // an edit can have changed its version since
-		if newer.replays == 0 && weir.DescribeFraction(f.versionText, newer.versionText) != "" && st.VersionWarning == "" {
-			c.addViolation("superseded", "seq %d of lane %d, version %s, is superseded by %s without a warning", f.id.Seq,
-				f.id.Lane, f.versionText, newer.versionText)
+		warning := weir.DescribeFraction(f.versionText, newer.versionText)
+		if newer.replays == 0 && warning != "" && st.VersionWarning == "" {
+			c.addViolation("superseded", "seq %d of lane %d, version %s, is superseded by %s without a warning",
+				f.id.Seq, f.id.Lane, f.versionText, newer.versionText)
 		}
 	}
 	c.counts.Messages++

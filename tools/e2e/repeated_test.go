@@ -111,8 +111,8 @@ func (s *heldSystem) read(path string) map[string]any {
 	return getJSON[map[string]any](s.system, s.weir+path)
 }
 
-// repeatedCall is an operation without a body. The field text stands in the change of storage after which the handler is
-// killed. A check reports whether the operation has had its effect once.
+// repeatedCall is an operation without a body. The field text stands in the change of storage after which the handler
+// is killed. A check reports whether the operation has had its effect once.
 type repeatedCall struct {
 	method, path, text string
 	statuses           []int
@@ -200,7 +200,8 @@ func (s *heldSystem) prepareCallsOnSchedules() []repeatedCall {
 			func(path string) bool { return s.getStatus(s.weir+path) == http.StatusNotFound }},
 	} {
 		path := "/api/schedules/s" + strings.ReplaceAll(c.method+c.action, "/", "-")
-		if status, answer := s.sendJSON("PUT", path, fmt.Sprintf(definition, c.isPaused)); status != http.StatusCreated {
+		status, answer := s.sendJSON("PUT", path, fmt.Sprintf(definition, c.isPaused))
+		if status != http.StatusCreated {
 			s.t.Fatalf("got %d %s, want 201", status, answer)
 		}
 		calls = append(calls, repeatedCall{c.method, path + c.action, c.text, []int{c.status},

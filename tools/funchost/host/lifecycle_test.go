@@ -435,7 +435,7 @@ func TestHost_Proxying_RepeatsARequestWithoutABody(t *testing.T) {
 			const id = "X-Azure-Functions-Invocationid"
 			first, last := calls[0], calls[len(calls)-1]
 			if first.Header.Get(id) != last.Header.Get(id) || (first.PID == last.PID) != (c.calls == 1) {
-				t.Errorf("got calls of the ids %s and %s in processes %d and %d, want one id and a process for each call",
+				t.Errorf("got calls of the ids %s and %s in processes %d and %d, want one id and a process for each",
 					first.Header.Get(id), last.Header.Get(id), first.PID, last.PID)
 			}
 		})
