@@ -21,7 +21,7 @@ FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/functi
 AZURITE := tools/azurite/node_modules/.bin/azurite
 OPENAPI := tools/openapi/node_modules/.bin/redocly
 
-.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages quick test-cms clients clients-dotnet forwarding upgrade simulate crash lint vulncheck build release infra bench profile microbench clean azurite openapi kql tools
+.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages strace quick test-cms clients clients-dotnet forwarding upgrade simulate crash lint vulncheck build release infra bench profile microbench clean azurite openapi kql tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -78,7 +78,9 @@ TEST_GOGC := 400
 # packages, because testprogress counts what follows the last flag.
 GO_TEST = go test $(1) -shuffle=on -count=1 -vet=off -timeout 0 $(TESTFLAGS)
 LONGEST_FIRST = $(addprefix ./,$(LONGEST)) $(call LIST_OTHERS,.,$(LONGEST))
-TEST_PROGRAM = nice -n 4 $(call GO_TEST,-C .) -race -json $(LONGEST_FIRST)
+# Three packages at a time: the simulation keeps one place almost to the end, and a binary with the race detector
+# sleeps for its last second.
+TEST_PROGRAM = nice -n 4 $(call GO_TEST,-C .) -race -p 3 -json $(LONGEST_FIRST)
 TEST_TOOLS = nice -n 4 $(call GO_TEST,-C tools) -race -p 1 -json $(call LIST_OTHERS,tools,$(OF_PROCESSES))
 TEST_PROCESSES = $(call GO_TEST,-C tools) -p 2 -json $(addprefix ./,$(OF_PROCESSES))
 
@@ -93,11 +95,15 @@ test: packages ## every test: unit, conformance on memory and Azurite, end to en
 packages: ## install the packages of Debian that the tests need and this machine lacks; INSTALL=0 = only name them
 	@tools/realcms/install-packages.sh
 
+# make test installs it; quick and crash need no other package.
+strace:
+	@command -v strace >/dev/null || { echo "strace is missing: sudo apt-get install -y strace"; exit 1; }
+
 # The tests of the simulation that make quick leaves out.
 SLOW_SIMULATION := TestMutants_(AreCaught.*|TheBinary.*)|TestRelane.*|TestSeeds_.*|TestLarge|TestMoves|TestShortPages|TestKillers|TestBatches|TestAudits|TestGrowth|TestChains
 
 # Without the race detector and -vet the build is a third of the time. Three packages at a time, because some wait.
-quick: azurite ## the program's tests without the race detector, and 50 simulated systems; no mutants, no real processes
+quick: strace azurite ## the program's tests without the race detector, and 50 simulated systems; no mutants, no real processes
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
 	@GOGC=$(TEST_GOGC) SEEDS=50 $(PROGRESS) -- go test -p 3 -count=1 -vet=off -timeout 0 -skip '^($(SLOW_SIMULATION))$$' \
 	  $(TESTFLAGS) -json $(LONGEST_FIRST)
@@ -147,7 +153,7 @@ endif
 KILLS ?= 200
 CUTS ?= 50
 
-crash: ## KILLS=200 CUTS=50: kills a process of the embedded store, and cuts its power, at any moment; needs strace
+crash: strace ## KILLS=200 CUTS=50: kills a process of the embedded store, and cuts its power, at any moment; needs strace
 	KILLS=$(KILLS) CUTS=$(CUTS) go test -count=1 -timeout 0 -v -run '^(TestKilled|TestPowerCut)$$' ./internal/storage/embedded
 
 lint: build/lint/revive build/lint/staticcheck openapi ## formatting, vet, staticcheck, revive, gocritic, errorlint, openapi.yaml, long lines since LINT_BASE
