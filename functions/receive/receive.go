@@ -32,8 +32,9 @@ type Function struct {
 	Filer *filing.Filer
 	// Upstreams has the upstreams that are allowed to send messages. If Upstreams is nil, every caller is allowed to.
 	Upstreams *upstream.Set
-	// Waker rings for the lane of a message that was appended. It is called after the answer, so that the drain does not
-	// delay the answer. If the answer waits for the final stage of the message, it is called before that wait.
+	// Waker rings for the lane of a message that was appended. It is called after the answer, so
+	// that the drain does not delay the answer. If the answer waits for the final stage of the
+	// message, it is called before that wait.
 	Waker    wake.Ringer
 	Waits    *await.Waits
 	Observer Observer

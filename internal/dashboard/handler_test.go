@@ -303,7 +303,8 @@ func TestDashboard_APanicDoesNotEndTheProcess(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
 	f := faulty{dashboardtest.NewBusy()}
-	d := dashboard.New(dashboard.Config{Source: f, Reads: f, Now: f.Now, Log: slog.New(slog.NewJSONHandler(&logged, nil))})
+	d := dashboard.New(dashboard.Config{Source: f, Reads: f, Now: f.Now,
+		Log: slog.New(slog.NewJSONHandler(&logged, nil))})
 	for path, unread := range map[string]string{"/pauses": "the lanes",
 		"/messages/" + dashboardtest.MessageID(1): "the body"} {
 		if w := get(d, path); w.Code != 200 || !strings.Contains(w.Body.String(), "Could not be read: "+unread) {

@@ -9,8 +9,8 @@ import (
 	"weir/internal/weir"
 )
 
+// Bounds of parameters. DefaultLimit and MaxLimit are those of the parameter "limit".
 const (
-	// DefaultLimit and MaxLimit are the default and the upper bound of the parameter "limit".
 	DefaultLimit = 50
 	MaxLimit     = 200
 	// maxText limits the bytes of a parameter. An ordering key has the same limit.
@@ -22,7 +22,8 @@ const maxAttempts = 1_000_000
 
 var searchParameters = []string{"stage", "key", "keyPrefix", "contract", "upstream", "version", "fingerprint",
 	"cmsStatus",
-	"attemptsFrom", "attemptsTo", "idempotencyKey", "shown", "lane", "from", "to", "finishedFrom", "finishedTo", "text", "sort",
+	"attemptsFrom", "attemptsTo", "idempotencyKey", "shown", "lane", "from", "to", "finishedFrom",
+	"finishedTo", "text", "sort",
 	"limit", "continue", "format"}
 
 // Search has the parameters of a search.
@@ -61,7 +62,8 @@ func (p *Parameters) readSearch(lanes int, form export.Format) (Search, error) {
 			Upstream:    p.ReadText("upstream"),
 			Fingerprint: p.ReadText("fingerprint"), Text: p.ReadText("text"),
 			From: p.ReadTime("from"), To: p.ReadTime("to"),
-			KeyPrefix: p.ReadText("keyPrefix"), Version: p.ReadText("version"), CMSStatus: p.readStatusRange("cmsStatus"),
+			KeyPrefix: p.ReadText("keyPrefix"), Version: p.ReadText("version"),
+			CMSStatus:    p.readStatusRange("cmsStatus"),
 			MinAttempts:  p.ReadNumber("attemptsFrom", 0, 1, maxAttempts),
 			MaxAttempts:  p.ReadNumber("attemptsTo", 0, 1, maxAttempts),
 			FinishedFrom: p.ReadTime("finishedFrom"), FinishedTo: p.ReadTime("finishedTo"),

@@ -65,9 +65,10 @@ func (r *Runner) readIndex(ctx context.Context, f Filter, p *checkpoint, number 
 	return x, err
 }
 
-// nextPortion returns the next portion: all messages of a key, then all of the next key, until the portion has at least n
-// messages. The portion never has more messages than the parameter "most"; further messages of the last key are in the
-// next portion. The parameter seq is the present value of checkpoint.Seq, and nextPortion returns the new value.
+// nextPortion returns the next portion: all messages of a key, then all of the next key, until the
+// portion has at least n messages. The portion never has more messages than the parameter "most";
+// further messages of the last key are in the next portion. The parameter seq is the present value
+// of checkpoint.Seq, and nextPortion returns the new value.
 //
 // A portion has a key's messages in the order in which the holder must deliver them, because the holder can deliver a
 // message before the next replay is requested. A scheduled message is later in that order than the messages that were

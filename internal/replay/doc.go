@@ -24,10 +24,11 @@
 // key, it replays all messages of that key together, in order. Otherwise a new message of the key could be delivered in
 // between, and the holder would refuse the remaining replays of the key.
 //
-// The job replays its messages in portions. It stores each portion, with its position in the lane, before it requests the
-// replays, and stores the results afterwards. A portion has as many messages as the rate allows in two seconds, but at
-// least one. Further messages of the last key are added, up to fifty messages in the portion. If that key has still more
-// messages, the next portion follows without a pause.
+// The job replays its messages in portions. It stores each portion, with its position in the lane,
+// before it requests the replays, and stores the results afterwards. A portion has as many messages
+// as the rate allows in two seconds, but at least one. Further messages of the last key are added,
+// up to fifty messages in the portion. If that key has still more messages, the next portion
+// follows without a pause.
 //
 // # Outcomes
 //

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// portionSpan is the time that a portion takes at the job's rate. A longer portionSpan would make portions larger. Then a
-	// process that resumes a job after a crash would have more messages to check again.
+	// portionSpan is the time that a portion takes at the job's rate. A longer portionSpan would
+	// make portions larger. Then a process that resumes a job after a crash would have more
+	// messages to check again.
 	portionSpan = 2 * time.Second
 	// maxPortion is the largest number of messages of a portion.
 	maxPortion = 50
@@ -170,7 +171,8 @@ func (w *jobRun) eachDead(ctx context.Context, f func(lists.DeadRow)) error {
 	return nil
 }
 
-// selectPortion sets and saves the next portion. The portion stays empty if no message is left, or maxOpen messages are open.
+// selectPortion sets and saves the next portion. The portion stays empty if no message is left, or
+// maxOpen messages are open.
 func (w *jobRun) selectPortion(ctx context.Context) error {
 	room := min(maxOpen-len(w.checkpoint.Open), maxPortion)
 	for room > 0 && w.checkpoint.Lane < len(w.lanes) {
@@ -208,9 +210,9 @@ type portionMessage struct {
 	isDead bool        // still dead, and with the same time of death as in deadMessage
 }
 
-// replayPortion requests the replays of the present portion, whose messages are all in one lane. After an error the
-// messages without a result stay in the portion. Refused messages do not count towards the rate, because the CMS gets no
-// request for them.
+// replayPortion requests the replays of the present portion, whose messages are all in one lane.
+// After an error the messages without a result stay in the portion. Refused messages do not count
+// towards the rate, because the CMS gets no request for them.
 func (w *jobRun) replayPortion(ctx context.Context) error {
 	portion, err := w.readPortion(ctx)
 	if err != nil {
@@ -257,9 +259,9 @@ func (w *jobRun) readPortion(ctx context.Context) ([]portionMessage, error) {
 	return portion, err
 }
 
-// recordPortion records the results of the requests: one result for each message that is still dead, in the order of the
-// portion. After an error the last results are missing. recordPortion returns the number of messages before the first
-// missing result.
+// recordPortion records the results of the requests: one result for each message that is still
+// dead, in the order of the portion. After an error the last results are missing. recordPortion
+// returns the number of messages before the first missing result.
 func (w *jobRun) recordPortion(portion []portionMessage, results []error) (done int) {
 	for _, m := range portion {
 		switch {

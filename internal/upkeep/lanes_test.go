@@ -49,8 +49,8 @@ func (w *work) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	return time.Now().Add(time.Hour), nil
 }
 
-// runLanes makes a Keeper without jobs, and calls BeginPass once a minute for the given number of minutes. Then it calls the
-// function "then", and closes the Keeper.
+// runLanes makes a Keeper without jobs, and calls BeginPass once a minute for the given number of
+// minutes. Then it calls the function "then", and closes the Keeper.
 func runLanes(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *upkeep.Keeper)) {
 	t.Helper()
 	t.Parallel()

@@ -87,7 +87,8 @@ func (d *heldDrains) setHeld(lanes ...int) {
 	d.lanes = lanes
 }
 
-// calls implements stay.Permit, stay.Tickets and HandOver of stay.Drainer. It records all calls except MarkReceived and AwaitsRequeued.
+// calls implements stay.Permit, stay.Tickets and HandOver of stay.Drainer. It records all calls
+// except MarkReceived and AwaitsRequeued.
 type calls struct {
 	mu    sync.Mutex
 	start time.Time
