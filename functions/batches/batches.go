@@ -22,6 +22,7 @@ import (
 	"weir/internal/batch"
 	"weir/internal/filing"
 	"weir/internal/httpio"
+	"weir/internal/unpack"
 	"weir/internal/upstream"
 	"weir/internal/weir"
 	"weir/internal/wire"
@@ -167,6 +168,9 @@ func (f *Function) acceptBatch(w http.ResponseWriter, r *http.Request, uploads *
 	paced, endPace := httpio.NewPacedReader(w, r, uploadTimeout)
 	defer endPace()
 	body.body = paced
+	if isGzip, _ := weir.ReadContentEncoding(r.Header["Content-Encoding"]...); isGzip { // checkHeaders has checked it
+		return f.Batches.Accept(r.Context(), spec, unpack.NewReader(body, batch.MaxBytes))
+	}
 	return f.Batches.Accept(r.Context(), spec, body)
 }
 
@@ -258,7 +262,8 @@ func checkHeaders(h http.Header, hasUpstreams bool) error {
 	if err := filing.CheckNames("a batch has no header ", h, known...); err != nil {
 		return err
 	}
-	return weir.CheckContentEncoding(h["Content-Encoding"]...)
+	_, err := weir.ReadContentEncoding(h["Content-Encoding"]...)
+	return err
 }
 
 // List returns the handler of GET /api/batches.

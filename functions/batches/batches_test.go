@@ -119,7 +119,8 @@ func TestPost_Refuses(t *testing.T) {
 		"KeyWithSpace":     {"", nil, []string{"Idempotency-Key", "a b"}, 400},
 		"MisspeltKey":      {"", nil, []string{"X-Idempotency-Key", "a"}, 400},
 		"MisspeltDueTime":  {"", nil, []string{"Deliver-At", "2030-01-31T08:00:00Z"}, 400},
-		"Gzip":             {"", nil, []string{"Content-Encoding", "gzip"}, 415},
+		"GzipTwice":        {"", nil, []string{"Content-Encoding", "gzip, gzip"}, 415},
+		"NoGzip":           {"", strings.NewReader("<a/>"), []string{"Content-Encoding", "gzip"}, 400},
 		"CharsetAsCoding":  {"", nil, []string{"Content-Encoding", "utf-8"}, 415},
 		"BrokenOff":        {"", broken, nil, 400},
 	} {

@@ -141,17 +141,18 @@ func (f *Function) logAccepted(r *http.Request, filed lane.Receipt) {
 const maxFileTime = 9 * time.Second
 
 func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked requestOptions) (lane.Receipt, error) {
-	body, release, err := f.Intake.ReadBody(w, r, f.MaxBody)
+	o := asked.Options
+	verify := func(asSent []byte) (err error) { // a signature is one of the bytes as they were sent
+		if asked.sender != nil {
+			asked.sender.Write(asSent)
+			o.Upstream, err = asked.sender.Finish()
+		}
+		return err
+	}
+	body, release, err := f.Intake.ReadUnpacked(w, r, f.MaxBody, verify)
 	defer release()
 	if err != nil {
 		return lane.Receipt{}, httpio.NameSetting(err, "maxBody")
-	}
-	o := asked.Options
-	if asked.sender != nil {
-		asked.sender.Write(body)
-		if o.Upstream, err = asked.sender.Finish(); err != nil {
-			return lane.Receipt{}, err
-		}
 	}
 	// From here on, a disconnect of the client does not end the append. A cancelled append can still become durable,
 	// and then only the sweep would wake the lane.

@@ -48,7 +48,7 @@ func (f *Function) checkBody(w http.ResponseWriter, r *http.Request) (contract.C
 	if err != nil {
 		return contract.Checked{}, err
 	}
-	body, release, err := f.Intake.ReadBody(w, r, f.MaxBody)
+	body, release, err := f.Intake.ReadUnpacked(w, r, f.MaxBody, nil)
 	defer release()
 	if err != nil {
 		return contract.Checked{}, httpio.NameSetting(err, "maxBody")

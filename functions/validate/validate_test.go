@@ -33,7 +33,8 @@ func TestFunction_ChecksTheHeadersOfAPost(t *testing.T) {
 		status      int
 		want        string
 	}{
-		{"Content-Encoding", "gzip", 415, "gzip"},
+		{"Content-Encoding", "gzip", 400, "not compressed by gzip"},
+		{"Content-Encoding", "br", 415, "br"},
 		{"Content-Encoding", "identity", 200, `"valid":true`},
 		{"Idempotency_Key", "k", 400, "did you mean Idempotency-Key?"},
 		{"Weir-Deliver-At", "noon", 400, "Weir-Deliver-At"},

@@ -65,7 +65,7 @@ func (f *Edit) editMessage(w http.ResponseWriter, r *http.Request) (weir.Status,
 	if err := filing.CheckNames("an edit has no header ", r.Header, "Idempotency-Key"); err != nil {
 		return weir.Status{}, err
 	}
-	body, release, err := f.Intake.ReadBody(w, r, f.MaxBody)
+	body, release, err := f.Intake.ReadUnpacked(w, r, f.MaxBody, nil)
 	defer release()
 	if err != nil {
 		return weir.Status{}, httpio.NameSetting(err, "maxBody")

@@ -83,7 +83,7 @@ func TestEdit_RefusesHeadersOfAPost(t *testing.T) {
 		name, value string
 		status      int
 	}{{"Weir-Deliver-At", "2030-01-31T08:00:00Z", 400}, {"Deliver-At", "2030-01-31T08:00:00Z", 400},
-		{"Content-Encoding", "gzip", 415}, {"Content-Encoding", "identity", 202}} {
+		{"Content-Encoding", "gzip", 400}, {"Content-Encoding", "br", 415}, {"Content-Encoding", "identity", 202}} {
 		d := newDead()
 		w := d.postChange(d.message.ID.String()+"/edit", "article /a 4", c.name, c.value)
 		if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) {

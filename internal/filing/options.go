@@ -23,7 +23,7 @@ var knownHeaders = []string{"Weir-Deliver-At", "Weir-Deliver-After", "Weir-Callb
 func (f *Filer) ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (Options, error) {
 	o := Options{Headers: h}
 	var err error
-	if err = weir.CheckContentEncoding(h["Content-Encoding"]...); err != nil {
+	if _, err = weir.ReadContentEncoding(h["Content-Encoding"]...); err != nil {
 		return o, err
 	}
 	if err = CheckNames("there is no header ", h,

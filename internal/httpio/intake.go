@@ -3,11 +3,13 @@ package httpio
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"weir/internal/unpack"
 	"weir/internal/weir"
 )
 
@@ -63,11 +65,59 @@ func estimateMemory(length int64) int64 { return bodyCopies*length + requestByte
 // Malformed, Unavailable or, for a Content-Encoding, Unsupported. Unavailable means that no memory became free in time.
 func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(),
 	err error) {
-	if r.ContentLength > limit {
-		return nil, func() {}, tooLargeError(limit)
-	}
 	if err := weir.CheckContentEncoding(r.Header["Content-Encoding"]...); err != nil {
 		return nil, func() {}, err
+	}
+	return i.readAsSent(w, r, limit)
+}
+
+// ReadUnpacked is ReadBody for a body that may be compressed by gzip. Both the body as it was sent and the unpacked body
+// may have up to "limit" bytes. If asSent is not nil, ReadUnpacked calls it with the body as it was sent, for the check
+// of a signature, and unpacks nothing if it returns an error.
+func (i *Intake) ReadUnpacked(w http.ResponseWriter, r *http.Request, limit int64,
+	asSent func([]byte) error) (body []byte, release func(), err error) {
+	isGzip, err := weir.ReadContentEncoding(r.Header["Content-Encoding"]...)
+	if err != nil {
+		return nil, func() {}, err
+	}
+	packed, releasePacked, err := i.readAsSent(w, r, limit)
+	if err == nil && asSent != nil {
+		err = asSent(packed)
+	}
+	if err != nil || !isGzip {
+		return packed, releasePacked, err
+	}
+
+	body, releaseUnpacked, err := i.unpack(r.Context(), packed, limit)
+	return body, func() {
+		releaseUnpacked()
+		releasePacked()
+	}, err
+}
+
+// unpack reserves memory as the bytes of the content arrive.
+func (i *Intake) unpack(ctx context.Context, packed []byte, limit int64) (body []byte, release func(), err error) {
+	held := &reservation{intake: i}
+	content := unpack.NewReader(bytes.NewReader(packed), limit)
+	for step := int64(firstStep); ; step = min(2*step, largestStep) {
+		if err := held.grow(ctx, int64(len(body))+step); err != nil {
+			return nil, held.release, err
+		}
+		part, err := io.ReadAll(io.LimitReader(content, step))
+		if err != nil {
+			return nil, held.release, err
+		}
+		if body = append(body, part...); int64(len(part)) < step {
+			return body, held.release, nil
+		}
+	}
+}
+
+// readAsSent is ReadBody for any Content-Encoding.
+func (i *Intake) readAsSent(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(),
+	err error) {
+	if r.ContentLength > limit {
+		return nil, func() {}, tooLargeError(limit)
 	}
 	held := &reservation{intake: i}
 	pace := newPace(w)

@@ -268,7 +268,7 @@ func (c *Collector) listReady(ctx context.Context, tried map[string]bool) (windo
 		windows = append(windows, []storage.File{f})
 	}
 	if ready = ready[overdue:]; len(ready) > 0 {
-		windows = append(windows, cutWindows(ready[:min(len(ready), max(maxTaken-len(tried), 1))])...)
+		windows = append(windows, c.cutWindows(ready[:min(len(ready), max(maxTaken-len(tried), 1))])...)
 	}
 	return windows, nil
 }

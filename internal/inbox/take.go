@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,6 +14,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/panics"
 	"weir/internal/storage"
+	"weir/internal/unpack"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -27,14 +29,14 @@ const (
 )
 
 // cutWindows cuts files into windows, and keeps their order. files must not be empty.
-func cutWindows(files []storage.File) (windows [][]storage.File) {
+func (c *Collector) cutWindows(files []storage.File) (windows [][]storage.File) {
 	var bytes int64
 	first := 0
 	for i, f := range files {
-		if i > first && (i-first == windowFiles || bytes+f.Size > windowBytes) {
+		if i > first && (i-first == windowFiles || bytes+c.weigh(f) > windowBytes) {
 			windows, first, bytes = append(windows, files[first:i]), i, 0
 		}
-		bytes += f.Size
+		bytes += c.weigh(f)
 	}
 	return append(windows, files[first:])
 }
@@ -106,7 +108,8 @@ func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 	if t.options, t.refusal = readOptions(f); t.refusal != nil {
 		return t
 	}
-	if t.refusal = weir.CheckContentEncoding(f.ContentEncoding); t.refusal != nil {
+	isGzip, wrong := weir.ReadContentEncoding(f.ContentEncoding)
+	if t.refusal = wrong; t.refusal != nil {
 		return t
 	}
 	if t.options.isBatch() {
@@ -126,6 +129,15 @@ func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 		t.failure, t.isUnreadable = err, storage.Is(err, storage.Unreadable)
 		return t
 	}
+	if isGzip {
+		body, err = unpack.All(body, c.MaxBody)
+		if t.isBatch = weir.KindOf(err) == weir.TooLarge && c.CanSplit; t.isBatch {
+			return t
+		}
+		if t.refusal = err; err != nil {
+			return t
+		}
+	}
 	s, err := t.options.newSubmission(c.Filer, f, body)
 	s.Options.Upstream = c.upstreamOf(f)
 	if err == nil {
@@ -141,6 +153,24 @@ func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 		t.failure = err
 	}
 	return t
+}
+
+// weigh returns an upper bound for the bytes of a file in memory. The content of a small file that is compressed can be
+// as large as a body.
+func (c *Collector) weigh(f storage.File) int64 {
+	if f.ContentEncoding != "" {
+		return max(f.Size, c.MaxBody)
+	}
+	return f.Size
+}
+
+// newContent returns the unpacked content of a file. The archive keeps the file as it came.
+func (c *Collector) newContent(ctx context.Context, f storage.File) io.Reader {
+	stored := c.newReader(ctx, c.Inbox, f)
+	if isGzip, _ := weir.ReadContentEncoding(f.ContentEncoding); isGzip { // readTask has checked it
+		return unpack.NewReader(stored, batch.MaxBytes)
+	}
+	return stored
 }
 
 // isUnknownRoot reports whether an error means that no contract accepts the root element of a document. Such a document
@@ -318,7 +348,7 @@ func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	accepted, err := c.Batches.Accept(ctx, s, c.newReader(ctx, c.Inbox, f))
+	accepted, err := c.Batches.Accept(ctx, s, c.newContent(ctx, f))
 	isLimited := weir.KindOf(err) == weir.Limited
 	if filing.IsRefusal(err) || isChanged(err) || isLimited {
 		if failed := c.Accepted.Delete(ctx, s.File, ""); failed != nil && !storage.Is(failed, storage.NotFound) {

@@ -1,6 +1,8 @@
 package inbox_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"strings"
 	"testing"
@@ -26,26 +28,39 @@ func (e encodedFiles) List(ctx context.Context, prefix, marker string) (storage.
 	return page, err
 }
 
-// A compressed file is rejected, whatever it is, and the others are taken.
-func TestCollect_RefusesAContentEncoding(t *testing.T) {
+// A compressed file is taken as its content, as a message or as a batch, and the archive has it as it came. A file that
+// is not compressed as it says is rejected, and the others are taken.
+func TestCollect_UnpacksGzip(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(func(c *inbox.Config) { c.Inbox = encodedFiles{c.Inbox} })
 		defer p.stopProcess()
 		w.dropFile("0.xml.gz", "\x1f\x8b\x08 no XML")
 		w.dropAs("1.zip.gz", "application/zip", nil, "\x1f\x8b\x08 no zip")
 		w.dropFile("2.xml", newArticle("/a", 2))
+		w.dropFile("3.xml.gz", gzipped(newArticle("/b", 3)))
 		p.takeFiles()
 		w.checkNames("inbox", w.inbox)
-		w.checkNames("accepted", w.accepted, "2.xml")
+		w.checkNames("accepted", w.accepted, "2.xml", "3.xml.gz")
+		if messages := w.lanes.MessagesOf("/b"); len(messages) != 1 || string(messages[0].Body) != newArticle("/b", 3) {
+			t.Errorf("got %v, want one message with the unpacked file", messages)
+		}
 		w.checkNames("rejected", w.rejected, "0.xml.gz", "0.xml.gz.problems.json", "1.zip.gz",
 			"1.zip.gz.problems.json")
 		for _, name := range []string{"0.xml.gz", "1.zip.gz"} {
-			if got := w.problemsOf(w.rejected, name); !strings.Contains(got.Detail, `Content-Encoding "gzip"`) ||
+			if got := w.problemsOf(w.rejected, name); !strings.Contains(got.Detail, "gzip") ||
 				got.Name != name {
 				t.Errorf("%s: got the problems %+v, want its name and its Content-Encoding", name, got)
 			}
 		}
 	})
+}
+
+func gzipped(text string) string {
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, _ = zip.Write([]byte(text)) // a Buffer returns no error
+	_ = zip.Close()
+	return packed.String()
 }
 
 // failReadsOf makes the reads of a file in the inbox fail.

@@ -51,6 +51,7 @@ type Observer interface{ Refused(err error) }
 type Config struct {
 	URL                string      // amqp:// or amqps://, with user, password and virtual host
 	TLS                *tls.Config // nil = the certificate authorities of the system
+	MaxBody            int64       // largest number of bytes of a body that is unpacked
 	Name               string      // name of the connection, for the operators of the broker
 	Queues             []Queue
 	Prefetch           int    // largest number of unacknowledged deliveries per queue in this process, 1 to 65535

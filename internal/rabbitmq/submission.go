@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"weir/internal/filing"
+	"weir/internal/unpack"
 	"weir/internal/weir"
 )
 
@@ -24,7 +25,11 @@ const dueHeader = "perform_job_at"
 // and means that the delivery is refused for good.
 func (c *Consumer) newSubmission(d *amqp.Delivery) (filing.Submission, error) {
 	s := filing.Submission{ContentType: d.ContentType, Body: d.Body}
-	if err := checkEncoding(d.ContentEncoding); err != nil {
+	isGzip, err := readEncoding(d.ContentEncoding)
+	if err == nil && isGzip {
+		s.Body, err = unpack.All(d.Body, c.cfg.MaxBody)
+	}
+	if err != nil {
 		return s, err
 	}
 	if err := c.checkMessageID(d.MessageId); err != nil {
@@ -51,14 +56,14 @@ func (c *Consumer) newSubmission(d *amqp.Delivery) (filing.Submission, error) {
 	return s, nil
 }
 
-// checkEncoding checks the content_encoding of a delivery like the Content-Encoding of a post. It also accepts the
-// names of some character sets: clients such as Celery write these names into each delivery.
-func checkEncoding(encoding string) error {
+// readEncoding reads the content_encoding of a delivery like the Content-Encoding of a post. It also accepts the names of
+// some character sets: clients such as Celery write these names into each delivery.
+func readEncoding(encoding string) (isGzip bool, err error) {
 	switch strings.ToLower(encoding) {
 	case "utf-8", "utf8", "us-ascii", "binary":
-		return nil
+		return false, nil
 	}
-	return weir.CheckContentEncoding(encoding)
+	return weir.ReadContentEncoding(encoding)
 }
 
 func (c *Consumer) checkMessageID(id string) error {

@@ -5,9 +5,29 @@ import (
 	"strings"
 )
 
-// CheckContentEncoding checks the values of the header Content-Encoding, or of a property with the same meaning. Weir
-// reads only bodies that no coding has changed, so each coding except "identity" is an error of kind Unsupported. If a
-// way in ignored the header, Weir would store the compressed bytes of a batch, and refuse them after its 202.
+// ReadContentEncoding reads the values of the header Content-Encoding, or of a property with the same meaning. It reports
+// whether the body is compressed by gzip, once. Any other coding except "identity" is an error of kind Unsupported.
+func ReadContentEncoding(values ...string) (isGzip bool, err error) {
+	var others []string
+	for coding := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		name := strings.ToLower(strings.Trim(coding, " \t"))
+		if !isGzip && (name == "gzip" || name == "x-gzip") { // RFC 9110, section 8.4.1.3
+			isGzip = true
+			continue
+		}
+		others = append(others, coding)
+	}
+	if err := CheckContentEncoding(others...); err != nil {
+		e := err.(*Error)
+		e.Message = strings.Replace(e.Message, "send the body uncompressed", "send the body uncompressed, or by gzip once", 1)
+		return false, e
+	}
+	return isGzip, nil
+}
+
+// CheckContentEncoding checks the values of a header Content-Encoding for a body that Weir does not unpack: each coding
+// except "identity" is an error of kind Unsupported. If a way in ignored the header, Weir would store the compressed
+// bytes of a batch, and refuse them after its 202.
 func CheckContentEncoding(values ...string) error {
 	for coding := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		coding = strings.Trim(coding, " \t")
