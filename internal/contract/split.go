@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"weir/internal/weir"
@@ -220,6 +221,9 @@ func (p *Splitter) checkOutside(token xml.Token, raw string, start int64) string
 		if len(p.open) == 0 && trimSpace(raw) != "" {
 			return fmt.Sprintf("there is text outside the root element: %s",
 				quoted(strconv.Quote(shorten(trimSpace(raw)))))
+		}
+		if !strings.HasPrefix(raw, "<![CDATA[") {
+			return checkReferences(raw)
 		}
 	case xml.ProcInst:
 		if start > 0 || t.Target != "xml" {
