@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -138,20 +137,11 @@ func (a *answer) kindOfBody() string {
 // maxExact is the number from which on a float64 has no digits after the point, and an int64 no room.
 const maxExact = 1 << 63
 
-// convertNumbers returns a JSON value with Go's types in place of json.Number. A whole number becomes an int if it fits
-// into an int64. A number beyond stays a json.Number, so that an id keeps its digits; an expression cannot calculate
-// with it. Other numbers become a float64.
+// convertNumbers returns a JSON value with the numbers of toNumber.
 func convertNumbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return int(n)
-		}
-		n, err := v.Float64()
-		if err != nil || math.Abs(n) >= maxExact {
-			return v
-		}
-		return n
+		return toNumber(v.String())
 	case []any:
 		for i := range v {
 			v[i] = convertNumbers(v[i])

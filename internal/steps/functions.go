@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
 	"net/url"
 	"path"
 	"strconv"
@@ -117,12 +116,26 @@ func normalizeSpace(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) }), " ")
 }
 
+// trimZeros returns a number as JSON writes it: without a plus and without leading zeros.
+func trimZeros(text string) string {
+	digits, isNegative := strings.CutPrefix(strings.TrimPrefix(text, "+"), "-")
+	if whole := strings.TrimLeft(digits, "0"); whole != digits {
+		if digits = whole; whole == "" || whole[0] < '0' || whole[0] > '9' {
+			digits = "0" + whole
+		}
+	}
+	if isNegative {
+		return "-" + digits
+	}
+	return digits
+}
+
 func parseNumber(path, text string) (any, error) {
 	if n, err := strconv.Atoi(text); err == nil {
 		return n, nil
 	}
-	if n, ok := new(big.Int).SetString(text, 10); ok {
-		return json.Number(n.String()), nil // it keeps its digits
+	if digits := trimZeros(text); jsonNumber.MatchString(digits) {
+		return toNumber(digits), nil
 	}
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || strings.ContainsAny(text, "xXnNiI_") {

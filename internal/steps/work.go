@@ -138,6 +138,9 @@ const (
 	tickName    = "\x00step"
 	measureName = "\x00measure"
 	matchName   = "\x00matches"
+	equalName   = "\x00equal"
+	exactName   = "\x00exact"
+	productName = "\x00product"
 	ownPrefix   = "\x00own " // followed by the name of the function of package expr that it replaces
 	workName    = "\x00work" // the *work of an environment
 )
@@ -148,6 +151,9 @@ func addWork(env map[string]any, w *work) {
 	env[tickName] = func(...any) any { w.spend(stepWork); return nil }
 	env[measureName] = func(args ...any) any { w.measure(args[0]); return args[0] }
 	env[matchName] = w.matchText
+	env[equalName] = func(args ...any) any { return areEqual(args[0], args[1]) }
+	env[productName] = func(args ...any) any { return multiply(args[0], args[1]) }
+	env[exactName] = func(args ...any) any { return requireExact(args[0]) }
 	for name, replacement := range map[string]func(...any) any{"uniq": w.removeRepeats, "join": w.joinTexts,
 		"replace": w.replaceText, "repeat": w.repeatText, "split": w.splitText, "splitAfter": w.splitText} {
 		env[ownPrefix+name] = func(args ...any) any { return replacement(append([]any{name}, args...)...) }
@@ -193,7 +199,19 @@ func (m *meter) visitBinary(node *ast.Node, n *ast.BinaryNode) {
 			return
 		}
 		ast.Patch(node, newCall(matchName, n.Left, n.Right))
-	case "+", "==", "!=", "in", "contains", "startsWith", "endsWith":
+	case "==", "!=":
+		equal := newCall(equalName, newMeasure(n.Left), newMeasure(n.Right))
+		if n.Operator == "!=" {
+			ast.Patch(node, &ast.UnaryNode{Operator: "not", Node: equal})
+			return
+		}
+		ast.Patch(node, equal)
+	case "*":
+		ast.Patch(node, newCall(productName, newMeasure(n.Left), newMeasure(n.Right)))
+	case "+", "-", "/", "%", "**", "^":
+		n.Left, n.Right = newCall(exactName, newMeasure(n.Left)), newCall(exactName, newMeasure(n.Right))
+		ast.Patch(node, newCall(exactName, n))
+	case "in", "contains", "startsWith", "endsWith":
 		n.Left, n.Right = newMeasure(n.Left), newMeasure(n.Right)
 	}
 }
