@@ -120,7 +120,8 @@ func (a *App) newConsumeWork(ctx context.Context, store *lane.Store) consumeWork
 func (a *App) newConsumer(appender filing.Appender, wake func(lane int), upstreams *upstream.Set) *rabbitmq.Consumer {
 	s := a.settings.Intake.RabbitMQ
 	tlsConfig, _ := s.TLS.NewConfig() // no error, because loadSettings has checked s.TLS
-	return rabbitmq.New(rabbitmq.Config{URL: string(s.URL), TLS: tlsConfig, MaxBody: int64(a.settings.MaxBody), Name: "weir " + a.processName(),
+	return rabbitmq.New(rabbitmq.Config{URL: string(s.URL), TLS: tlsConfig, MaxBody: int64(a.settings.MaxBody),
+		Name:   "weir " + a.processName(),
 		Queues: s.consumedQueues(), Prefetch: s.prefetchOrDefault(), DeadLetterExchange: s.DeadLetterExchange,
 		RequiresMessageID: s.requiresMessageID(),
 		Filer:             a.newFiler(tracedAppender{appender, a.instruments.export}, upstreams),

@@ -56,7 +56,8 @@ func newCheckCommand(s *console) *cobra.Command {
 		case isOffline && (len(args) > 0 || len(samples) > 0):
 			return errors.New("--offline checks only weir.yaml; leave out FILE and --sample, or --offline")
 		case comparesText && (isOffline || len(samples) > 0 || len(args) == 0):
-			return errors.New("--compare-text compares the values of messages; name FILE, and leave out --offline and --sample")
+			return errors.New("--compare-text compares the values of messages; name FILE, and leave out " +
+				"--offline and --sample")
 		case isOffline:
 			return asFailure(s.printFindings(app.DiagnoseOffline(s.env), asJSON), true)
 		case len(args) == 0:

@@ -144,7 +144,8 @@ func findEncoding(head []byte, charset string) (found documentStart, err error) 
 		return found, err
 	}
 	if isUTF16(declared) && !isUTF16(chosen) {
-		return found, encodingError("the declaration says " + strings.ToUpper(declared) + ", and " + describeBytes(rest))
+		return found, encodingError("the declaration says " + strings.ToUpper(declared) + ", and " +
+			describeBytes(rest))
 	}
 	found.declaration = length
 	found.encoding, err = reconcileEncodings(chosen, where, declared, "XML declaration")

@@ -3,8 +3,8 @@
 //
 //  1. Decoding: the package determines the body's encoding, and converts the text to UTF-8 (charset.go).
 //  2. Parsing: the package checks the text as a stream of tokens. The tokens that the contract needs become a tree. An
-//     internal subset of a document type, too many elements or too deep nesting ends this step at once, so the tree stays small (scan.go,
-//     wellformed.go).
+//     internal subset of a document type, too many elements or too deep nesting ends this step at once, so the tree
+//     stays small (scan.go, wellformed.go).
 //  3. Rules: the package applies the rules of the contract to the tree (definition.go, path.go, rules.go).
 //
 // The field Body of the message has the bytes of the posted body, unchanged, except if the contract drops the document
@@ -77,8 +77,8 @@ func New(defs []Definition, limits Limits) (*Set, error) {
 			found = append(found, "the name is taken by an earlier contract")
 		}
 		if def.Root != "" && roots[def.Root] {
-			found = append(found, fmt.Sprintf("root %q is taken by an earlier contract; let that contract have a match, "+
-				"or stand behind this one", def.Root))
+			found = append(found, fmt.Sprintf("root %q is taken by an earlier contract; let that contract have a "+
+				"match, or stand behind this one", def.Root))
 		}
 		names[def.Name] = true
 		roots[def.Root] = roots[def.Root] || c.match == nil

@@ -23,13 +23,14 @@ type Definition struct {
 	Formerly []string `yaml:"formerly"`
 	Doctype  string   `yaml:"doctype"` // of a document type declaration: pass | drop | refuse; empty = pass
 	Root     string   `yaml:"root"`    // root's local name (any namespace), or {uri}local; {}local = no namespace
-	// Match is a condition over values and headers of a message. Of the contracts with a root, the first whose condition
-	// holds takes the message. Empty = it always holds.
+	// Match is a condition over values and headers of a message. Of the contracts with a root, the first whose
+	// condition holds takes the message. Empty = it always holds.
 	Match     string   `yaml:"match"`
 	Key       KeyPaths `yaml:"key"`       // paths to the parts of the ordering key
 	Version   string   `yaml:"version"`   // path to the version; empty = none
 	DeliverAt string   `yaml:"deliverAt"` // path to the due time; empty = none
-	// TimeZone is the zone of versions and due times without an offset, such as Europe/Berlin; empty = they are refused.
+	// TimeZone is the zone of versions and due times without an offset, such as Europe/Berlin; empty = they are
+	// refused.
 	TimeZone string `yaml:"timezone"`
 	Split    string `yaml:"split"` // path of the parts, for a batch that gives no path itself; empty = none
 	// If Supersede is true, Weir writes only the newest of several waiting versions of a key. Supersede needs Key and
@@ -361,7 +362,8 @@ func readSingleValue(s *path, doc *etree.Document, what string) (string, []weir.
 	for _, v := range s.selectPlacedValues(doc) {
 		// A text with markup in it is no name of an item, and no version. Two keys could become one.
 		if inner := firstElement(v.element); v.attribute == "" && inner != nil {
-			return problem("text", fmt.Sprintf("has the element <%s> in it, and must be plain text", truncate(inner.FullTag())))
+			return problem("text", fmt.Sprintf("has the element <%s> in it, and must be plain text",
+				truncate(inner.FullTag())))
 		}
 		found, different[v.text] = append(found, v.text), true
 	}

@@ -21,7 +21,8 @@ const (
 // characters.
 var doctypeDeclaration = regexp.MustCompile(`^<!DOCTYPE[ \t\r\n]+` +
 	`[\pL_][\pL\pM\pN._-]*(?::[\pL_][\pL\pM\pN._-]*)?` +
-	`(?:[ \t\r\n]+(?:SYSTEM|PUBLIC[ \t\r\n]+(?:"[-'()+,./:=?;!*#@$_%a-zA-Z0-9 \r\n]*"|'[-()+,./:=?;!*#@$_%a-zA-Z0-9 \r\n]*'))` +
+	`(?:[ \t\r\n]+(?:SYSTEM|PUBLIC[ \t\r\n]+` +
+	`(?:"[-'()+,./:=?;!*#@$_%a-zA-Z0-9 \r\n]*"|'[-()+,./:=?;!*#@$_%a-zA-Z0-9 \r\n]*'))` +
 	`[ \t\r\n]+(?:"[^"]*"|'[^']*'))?[ \t\r\n]*([>\[])`)
 
 // doctypeStart is the beginning of each document type declaration. XML knows capitals only.

@@ -51,7 +51,8 @@ func compileMatch(source string) (*match, error) {
 	}
 	if err != nil {
 		line, _, _ := strings.Cut(err.Error(), "\n")
-		return nil, fmt.Errorf("%s; it is a condition such as has('./Body/order') or header('SOAPAction') == 'order'", line)
+		return nil, fmt.Errorf("%s; it is a condition such as has('./Body/order') or header('SOAPAction') == 'order'",
+			line)
 	}
 	m.program = program
 	return m, nil

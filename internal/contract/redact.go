@@ -410,8 +410,8 @@ func findAttribute(text string, start int, name string) (textRange, error) {
 	return textRange{}, fmt.Errorf("the attribute %s is not in its start tag", name)
 }
 
-// readContent returns the texts in an element's content: the text directly in the element and in each inner element, the
-// attribute values of each inner element, and the whole text of the content.
+// readContent returns the texts in an element's content: the text directly in the element and in each inner element,
+// the attribute values of each inner element, and the whole text of the content.
 func readContent(content string) ([]string, error) {
 	var values []string
 	var whole strings.Builder

@@ -71,8 +71,8 @@ func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (
 	return i.readAsSent(w, r, limit)
 }
 
-// ReadUnpacked is ReadBody for a body that may be compressed by gzip. Both the body as it was sent and the unpacked body
-// may have up to "limit" bytes. If asSent is not nil, ReadUnpacked calls it with the body as it was sent, for the check
+// ReadUnpacked is ReadBody for a body that may be compressed by gzip. Both the body as it was sent and the unpacked
+// body may have up to "limit" bytes. If asSent is not nil, ReadUnpacked calls it with the body as it was sent, for the check
 // of a signature, and unpacks nothing if it returns an error.
 func (i *Intake) ReadUnpacked(w http.ResponseWriter, r *http.Request, limit int64,
 	asSent func([]byte) error) (body []byte, release func(), err error) {

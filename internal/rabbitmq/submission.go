@@ -56,8 +56,8 @@ func (c *Consumer) newSubmission(d *amqp.Delivery) (filing.Submission, error) {
 	return s, nil
 }
 
-// readEncoding reads the content_encoding of a delivery like the Content-Encoding of a post. It also accepts the names of
-// some character sets: clients such as Celery write these names into each delivery.
+// readEncoding reads the content_encoding of a delivery like the Content-Encoding of a post. It also accepts the names
+// of some character sets: clients such as Celery write these names into each delivery.
 func readEncoding(encoding string) (isGzip bool, err error) {
 	switch strings.ToLower(encoding) {
 	case "utf-8", "utf8", "us-ascii", "binary":

@@ -23,7 +23,8 @@ import (
 // pathFunctions has the functions that expressions call with a path in the message, and the form in which each function
 // reads the values at the path.
 var pathFunctions = map[string]contract.Form{"text": contract.FormText, "texts": contract.FormText,
-	"number": contract.FormText, "line": contract.FormText, "has": contract.FormText, "inner": contract.FormInner, "outer": contract.FormOuter}
+	"number": contract.FormText, "line": contract.FormText, "has": contract.FormText,
+	"inner": contract.FormInner, "outer": contract.FormOuter}
 
 // message has everything that expressions can read of a message.
 type message struct {

@@ -52,7 +52,7 @@ func TestExpressions_KeepNumbersExact(t *testing.T) {
 		"id != nothing": "true", "nothing == nil": "true", "one == 1": "true", "one == 1.0": "true", "one == '1'": "false",
 		"id == 12345678901234567890.0": "false", "any([id], # == text)": "true",
 		"max - one": "9007199254740991", "one + f": "1.5", "a + 'y'": "xy", "max + one": "9007199254740993",
-		"id + one":  "12345678901234567890 has too many digits for arithmetic", "id * 2": "too many digits",
+		"id + one": "12345678901234567890 has too many digits for arithmetic", "id * 2": "too many digits",
 		"max * max": "too many digits", "max * 2 - max": "too many digits", "one / (max * 4)": "too many digits",
 	} {
 		if source == "max + one" {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ReadContentEncoding reads the values of the header Content-Encoding, or of a property with the same meaning. It reports
-// whether the body is compressed by gzip, once. Any other coding except "identity" is an error of kind Unsupported.
+// ReadContentEncoding reads the values of the header Content-Encoding, or of a property with the same meaning. It
+// reports whether the body is compressed by gzip, once. Any other coding except "identity" is an error of kind Unsupported.
 func ReadContentEncoding(values ...string) (isGzip bool, err error) {
 	var others []string
 	for coding := range strings.SplitSeq(strings.Join(values, ","), ",") {
@@ -17,26 +17,26 @@ func ReadContentEncoding(values ...string) (isGzip bool, err error) {
 		}
 		others = append(others, coding)
 	}
-	if err := CheckContentEncoding(others...); err != nil {
-		e := err.(*Error)
-		e.Message = strings.Replace(e.Message, "send the body uncompressed", "send the body uncompressed, or by gzip once", 1)
-		return false, e
-	}
-	return isGzip, nil
+	return isGzip, checkCodings("send the body uncompressed, or by gzip once", others)
 }
 
 // CheckContentEncoding checks the values of a header Content-Encoding for a body that Weir does not unpack: each coding
 // except "identity" is an error of kind Unsupported. If a way in ignored the header, Weir would store the compressed
 // bytes of a batch, and refuse them after its 202.
 func CheckContentEncoding(values ...string) error {
+	return checkCodings("send the body uncompressed", values)
+}
+
+// checkCodings refuses each coding except "identity". The parameter remedy is for the sender.
+func checkCodings(remedy string, values []string) error {
 	for coding := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		coding = strings.Trim(coding, " \t")
 		if coding == "" || strings.EqualFold(coding, "identity") {
 			continue
 		}
 		return &Error{Kind: Unsupported, Op: "content encoding",
-			Message: fmt.Sprintf("the Content-Encoding %s is not supported: send the body uncompressed; "+
-				"a character set belongs in the Content-Type", quoteInput(coding))}
+			Message: fmt.Sprintf("the Content-Encoding %s is not supported: %s; "+
+				"a character set belongs in the Content-Type", quoteInput(coding), remedy)}
 	}
 	return nil
 }

@@ -58,13 +58,12 @@ func ParseTradeTime(text string, zone *time.Location) (time.Time, error) {
 	}
 	switch {
 	case !isTime:
-		return time.Time{}, fmt.Errorf("%s is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00, "+
-			"nor one by ISO 8601 or RFC 822", quoteInput(text))
+		return time.Time{}, fmt.Errorf("%w, nor one by ISO 8601 or RFC 822", notTimeError(text))
 	case wall.hasOffset:
 		return wall.at.Add(-wall.offset).In(time.FixedZone("", int(wall.offset/time.Second))), nil
 	case zone == nil:
-		return time.Time{}, fmt.Errorf("%s is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00; "+
-			"timezone in the contract names the zone of times without an offset", quoteInput(text))
+		return time.Time{}, fmt.Errorf("%w; timezone in the contract names the zone of times without an offset",
+			notTimeError(text))
 	}
 	return resolveLocal(wall.at, zone), nil
 }
@@ -79,7 +78,8 @@ func resolveLocal(wall time.Time, zone *time.Location) time.Time {
 	}
 	const around = 24 * time.Hour // more than any offset, and less than the time between two changes of clocks
 	before, after := offsetAt(wall.Add(-around)), offsetAt(wall.Add(around))
-	for _, offset := range []time.Duration{max(before, after), min(before, after)} { // the larger one is the earlier time
+	// The larger offset is the earlier instant.
+	for _, offset := range []time.Duration{max(before, after), min(before, after)} {
 		if t := wall.Add(-offset); offsetAt(t) == offset {
 			return t.In(zone)
 		}
