@@ -93,7 +93,8 @@ func machineMemory(root fs.FS) int64 {
 	return n << 10
 }
 
-// budgets are shares of the memory limit. The remaining memory is for the drainer and the garbage collector.
+// budgets are shares of the memory limit. The remaining memory is for bodies that are
+// fetched ahead, for messages without their bodies, and for the garbage collector.
 type budgets struct {
 	limit  int64 // memory limit of the garbage collector, in bytes
 	intake int64 // bytes for received bodies that are not stored yet
@@ -104,6 +105,7 @@ type budgets struct {
 	corrected int64 // bytes for corrected bodies and definitions of schedules
 	turns     int64 // bytes for comparisons and previews
 	reads     int64 // bytes for stored bodies that operators read
+	lanes     int64 // bytes for bodies of messages that wait for their delivery, or are delivered
 	waits     int   // largest number of answers that wait for an outcome at the same time
 }
 
@@ -121,7 +123,7 @@ func currentBudgets() budgets { return shareMemory(debug.SetMemoryLimit(-1)) }
 func shareMemory(limit int64) budgets {
 	shared := min(limit, mostMemory)
 	return budgets{limit: limit, intake: shared / 4, parse: shared / 4, validate: shared / 16,
-		corrected: shared / 16, turns: shared / 8, reads: shared / 16, waits: int(shared / waitBytes)}
+		corrected: shared / 16, turns: shared / 8, reads: shared / 16, lanes: shared / 8, waits: int(shared / waitBytes)}
 }
 
 // checkMaxBody returns an error if a body of maxBody bytes needs more than three quarters of the memory limit.

@@ -128,7 +128,7 @@ func (a *App) drainConfig(store *lane.Store, tickets drain.Tickets) drain.Config
 		Brake: s.Delivery.Brake,
 		Rate:  s.Delivery.Rate.interval(), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: a.log,
 		Observer: a.instruments.drainObserver(), Name: a.processName(), Calendar: a.calendar,
-		Remembers: a.sender.Remembers,
+		Remembers: a.sender.Remembers, Memory: a.budgets.lanes,
 	}
 }
 

@@ -53,8 +53,12 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 	if a.missing.isMissing(e) {
 		return a.rejectUnsent(reasonMissingContract), nil
 	}
-	err := a.prefetch.loadBody(ctx, e)
+	release, err := a.drainer.memory.reserveUnderWay(ctx, e)
 	if err != nil {
+		return weir.Result{}, err
+	}
+	defer release()
+	if err := a.prefetch.loadBody(ctx, e); err != nil {
 		return a.judgeUnread(ctx, e, err)
 	}
 	if c.lastPos, err = a.history.readLastPos(ctx, e); err != nil {

@@ -59,6 +59,9 @@ type Config struct {
 	// Brake is the number of keys whose messages die of the same rejection, with no delivery of their
 	// contract between, until further such messages wait; 0 = all die. See brake.go.
 	Brake int
+	// Memory bounds the bytes of the bodies that all lanes have in memory, except for those of bodyPrefetch; see
+	// laneMemory. 0 = 128 MiB.
+	Memory int64
 	// Remembers reports whether the attempts of a contract's messages use remembered ids; nil = no contract does.
 	Remembers func(contract string) bool
 }
@@ -109,6 +112,7 @@ type Drainer struct {
 	stopNewWork context.CancelFunc
 
 	prefetchRoom *semaphore.Weighted // see bodyPrefetch
+	memory       *laneMemory
 
 	mu       sync.Mutex
 	isClosed bool
@@ -137,7 +141,7 @@ func New(cfg Config) *Drainer {
 	open, shut := context.WithCancel(ctx)
 	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, openCtx: open, stopNewWork: shut,
 		me: cryptorand.Text(), workers: map[int]*laneWorker{},
-		prefetchRoom: newPrefetchRoom()}
+		prefetchRoom: newPrefetchRoom(), memory: newLaneMemory(cfg.Memory)}
 	d.spacer.interval, d.outlook = cfg.Rate, newOutlook(cfg.Backoff)
 	d.brakes = newBrakes(cfg.Brake, cfg.Patience, cfg.Backoff)
 	if cfg.AtOnce > 0 {

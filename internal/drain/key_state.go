@@ -210,6 +210,7 @@ func (k *keyState) isBehind(e *lane.Entry, logPos int64) bool {
 type keyStates struct {
 	now            func() time.Time
 	backoff        Backoff
+	memory         *laneMemory
 	byID           map[string]*keyState
 	lastReleasedAt time.Time // raised by nextParkedAt and by each due message that joins a block; stored in tail
 }
@@ -392,7 +393,8 @@ func (ks *keyStates) firstWithoutBody(except *keyState, limit int) (first []*lan
 
 // keepRetry returns the message if it may stay in memory until its retry, else nil.
 func (ks *keyStates) keepRetry(e *lane.Entry) *lane.Entry {
-	if len(e.Message.Body) > maxRetryBody || ks.countRetries() >= maxRetries {
+	most := ks.memory.shareOf(maxRetries*maxRetryBody) / maxRetries
+	if len(e.Message.Body) > most || ks.countRetries() >= maxRetries {
 		return nil
 	}
 	return e
@@ -413,7 +415,7 @@ type memoryRoom struct{ entries, bytes int }
 
 // leftRoom returns the room that the held messages in memory leave for further messages.
 func (ks *keyStates) leftRoom() memoryRoom {
-	room := memoryRoom{maxHeldEntries, maxHeldBytes}
+	room := memoryRoom{maxHeldEntries, ks.memory.shareOf(maxHeldBytes)}
 	for _, k := range ks.byID {
 		if k.first != nil {
 			room.countEntry(k.first)

@@ -64,7 +64,7 @@ func newLaneWorker(d *Drainer, number int) *laneWorker {
 		plan := pausePlan{number, breaker.pauseCause, delay, breaker.isOverload}
 		return d.outlook.planPause(plan, now)
 	}
-	return &laneWorker{drainer: d, number: number, appends: &recentAppends{}, breaker: breaker,
+	return &laneWorker{drainer: d, number: number, appends: &recentAppends{room: d.memory.appends}, breaker: breaker,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), claims: newClaimTracker(),
 		laneReports: laneReports{reported: make(chan struct{})}}
 }
@@ -353,6 +353,7 @@ func (t *laneWorker) holdLane(l *lease.Lease, seen lane.Control, askedAt time.Ti
 	tail := writer.Tail()
 	scope := laneScope{store: d.Store, lane: t.number, fence: tail.Fence, now: d.Now,
 		log: d.Log.With("lane", t.number), observer: d.Observer}
+	defer d.memory.beginSession()()
 	s := newSession(t, scope, of, c, tail, l.Trusted)
 	history := s.attempter.history
 	history.tracked = tracked

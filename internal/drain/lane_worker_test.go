@@ -25,7 +25,8 @@ func TestLaneWorker_HandOverBetweenReadAndFence(t *testing.T) {
 					t.Fatal(err)
 				}
 				cfg := Config{Store: p.store, Now: time.Now, Settle: 3 * time.Second}
-				w := newLaneWorker(&Drainer{Config: cfg, outlook: newOutlook(Backoff{})}, 0)
+				w := newLaneWorker(&Drainer{Config: cfg, outlook: newOutlook(Backoff{}),
+					memory: newLaneMemory(0)}, 0)
 				writer, former, err := w.raiseFence(t.Context(), seen.Tail)
 				if err != nil {
 					t.Fatal(err)

@@ -17,6 +17,9 @@ const (
 	pageMin   = 32
 	pageMax   = 256
 	pageBytes = 1 << 20
+	// maxRowBytes is the size of the largest body in a row, and maxPageBytes that of the largest
+	// answer of storage.
+	maxRowBytes, maxPageBytes = 60 << 10, 4 << 20
 	// rowBytes is the approximate size of a message's row without the body.
 	rowBytes = 512
 	// A far read is a read of farRows messages without their bodies. One answer of Azure Table
@@ -35,6 +38,7 @@ type readAhead struct {
 	store       *lane.Store
 	lane        int
 	appends     *recentAppends
+	memory      *laneMemory
 	entries     []*lane.Entry
 	nextRead    int64 // first sequence number not read
 	knownEnd    int64 // all messages below this number were appended before the next read begins; see applyControl
@@ -156,12 +160,21 @@ func (w *readAhead) startRead(ctx context.Context) {
 	case w.isCautious:
 		rows = 1
 	}
-	from, end, thin, answer := w.nextRead, w.knownEnd, w.isFar, make(chan logPage, 1)
+	release, thin := func() {}, w.isFar
+	if !thin {
+		if release = w.memory.reservePage(rows); release == nil {
+			release, thin, read = func() {}, true, w.store.ScanLog
+		}
+	}
+	from, end, answer := w.nextRead, w.knownEnd, make(chan logPage, 1)
+	share := w.memory.shareOf(pageBytes)
 	w.reading, w.isStale = answer, false
 	go func() {
 		page := logPage{asked: rows, end: end, isThin: thin}
 		page.err = panics.Catch(func() (err error) {
+			defer release()
 			page.entries, err = read(ctx, w.lane, from, rows)
+			trimBodies(page.entries, share)
 			return err
 		})
 		answer <- page
@@ -198,6 +211,7 @@ func (w *readAhead) mergePage(p logPage) error {
 		w.isAtEnd = true // until the messages before the gap are sent; see onWake and applyControl
 		return nil
 	}
+	w.trimBodies()
 	w.hasCaughtUp = w.hasCaughtUp || len(p.entries) < p.asked
 	w.isAtEnd = len(p.entries) < p.asked && !w.isStale
 	return nil
@@ -257,16 +271,35 @@ func (w *readAhead) removeSeq(seq int64) bool {
 // takeAppends adds messages that this process has appended, if they directly follow the messages
 // that were read. It reports whether it added any. It adds none while hasCaughtUp is false: an
 // earlier holder may have delivered or cancelled a message that was appended before this holder
-// raised the fence.
+// raised the fence. It also adds none if many messages wait in memory: the holder reads the others
+// from the log when it needs them.
 func (w *readAhead) takeAppends() bool {
-	if w.isCautious || !w.hasCaughtUp {
+	if w.isCautious || !w.hasCaughtUp || len(w.entries) >= pageMax {
 		return false
 	}
 	offered := w.appends.takeFrom(w.nextRead, w.store)
 	for _, e := range offered {
 		w.addEntry(e)
 	}
+	w.trimBodies()
 	return len(offered) > 0
+}
+
+// trimBodies drops the bodies of the last messages if the lane has more bodies in memory than its
+// share. They are read again before they are sent.
+func (w *readAhead) trimBodies() { trimBodies(w.entries, w.memory.shareOf(pageBytes)) }
+
+// trimBodies leaves the bodies of the first messages, up to the given bytes.
+func trimBodies(entries []*lane.Entry, most int) {
+	bytes := 0
+	for _, e := range entries {
+		if !e.HasBody() {
+			continue
+		}
+		if bytes += e.Message.Size; bytes > most {
+			e.DropBody()
+		}
+	}
 }
 
 // onWake is called when the lane may have a new message. If takeAppends finds no message of this

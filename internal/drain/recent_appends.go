@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"weir/internal/lane"
 	"weir/internal/weir"
 )
@@ -22,8 +24,9 @@ const (
 type recentAppends struct {
 	mu      sync.Mutex
 	bySeq   map[int64]weir.Message
-	bytes   int  // size of all bodies in bySeq
-	isFresh bool // messages were added after the last call of takeFresh
+	bytes   int                 // size of all bodies in bySeq
+	room    *semaphore.Weighted // of all lanes of the process; see laneMemory
+	isFresh bool                // messages were added after the last call of takeFresh
 
 	highest int64 // the highest sequence number of a message of this process
 	foreign foreignMessage
@@ -49,9 +52,9 @@ func (r *recentAppends) addMessages(messages []weir.Message) {
 			r.foreign = foreignMessage{}
 		}
 		if r.bySeq == nil || len(r.bySeq) >= recentAppendsMax || r.bytes+m.Size > recentAppendsBytes {
-			r.bySeq, r.bytes = map[int64]weir.Message{}, 0
+			r.dropAll()
 		}
-		if m.Size <= recentAppendsBytes {
+		if m.Size <= recentAppendsBytes && r.room.TryAcquire(int64(m.Size)) {
 			r.bySeq[m.ID.Seq] = m
 			r.bytes += m.Size
 		}
@@ -106,7 +109,14 @@ func (r *recentAppends) takeFrom(seq int64, store *lane.Store) []*lane.Entry {
 	}
 }
 
+// dropAll is called when there is no room for a further message.
+func (r *recentAppends) dropAll() {
+	r.room.Release(int64(r.bytes))
+	r.bySeq, r.bytes = map[int64]weir.Message{}, 0
+}
+
 func (r *recentAppends) dropSeq(seq int64) {
+	r.room.Release(int64(r.bySeq[seq].Size))
 	r.bytes -= r.bySeq[seq].Size
 	delete(r.bySeq, seq)
 }

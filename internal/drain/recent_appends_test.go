@@ -25,7 +25,7 @@ func TestRecentAppends_ForeignSeenAt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &recentAppends{}
+			r := &recentAppends{room: newLaneMemory(0).appends}
 			c.act(r)
 			if got := r.foreignSeenAt(); !got.Equal(c.want) {
 				t.Errorf("got %v, want %v", got, c.want)

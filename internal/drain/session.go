@@ -49,12 +49,13 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	d := t.drainer
 	s := &session{laneScope: scope, drainer: d, tenure: of, breaker: t.breaker,
 		pauses: &operatorPauses{}, keys: newKeyStates(scope.now, d.Backoff)}
+	s.keys.memory = d.memory
 	s.waiter = &waiter{now: scope.now, wake: t.wake, news: make(chan struct{}, 1), open: of.open}
 	s.journal = &journal{committer: c, saveProgress: s.saveProgress}
 	s.control = &controlRefresh{laneScope: scope, waiter: s.waiter}
 	s.due = &dueMover{laneScope: scope, journal: s.journal, keys: s.keys, lead: &d.leadTime,
 		positions: &duePositions{laneScope: scope}, applyControl: s.applyControl, notify: s.waiter.notify}
-	s.readAhead = &readAhead{store: scope.store, lane: scope.lane, appends: t.appends,
+	s.readAhead = &readAhead{store: scope.store, lane: scope.lane, appends: t.appends, memory: d.memory,
 		nextRead: tail.Cursor, dues: &s.due.cache}
 	versions := &latestVersions{store: scope.store, lane: scope.lane, byKey: map[string]lane.LatestVersion{}}
 	remembered := &rememberedIDs{laneScope: scope, isUsedBy: d.Remembers, byKey: map[string]lane.Remembered{}}

@@ -12,7 +12,8 @@ import (
 )
 
 // A replay must not overwrite a newer message of the key. So for each key with dead messages the holder stores the
-// position of the last delivery in a row (l_), in the commit of that delivery. The row is removed only with the lane.
+// position of the last delivery in a row (l_), in the commit of that delivery. Retention removes the row when it is of no
+// use any more (removeLastDeliveries).
 
 // LastDelivery names the delivered message with the greatest position in its key's order.
 type LastDelivery struct {

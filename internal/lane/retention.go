@@ -71,6 +71,9 @@ func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	}
 	t := &retentionRun{Retention: r, lane: lane, cursor: control.Tail.Cursor, walk: walk, began: time.Now()}
 	next, err := t.walkPages(ctx)
+	if err == nil && t.removed > 0 && t.nextEpoch == nil {
+		err = t.removeLastDeliveries(ctx)
+	}
 	if errors.Is(err, errOtherProcess) {
 		return now.Add(movingPause), nil // the other process stores its own position, which is later in the log
 	}

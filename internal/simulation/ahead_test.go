@@ -27,6 +27,8 @@ const (
 	hoardInLane = 6
 	// hoardRoom is the memory for bodies fetched ahead that docs/scale.md promises.
 	hoardRoom = 32 << 20
+	// hoardUnderWay is the memory for bodies under way to the CMS: a sixth of drain.Config.Memory.
+	hoardUnderWay = 128 << 20 / 6
 )
 
 // hoard records which bodies a process has in memory, by the id of their message.
@@ -187,6 +189,10 @@ func (w *hoard) begin(m *weir.Message) {
 			delete(w.bySize, name)
 			w.ahead -= size
 		}
+	}
+	if underWay := w.sending * hoardBody; underWay > hoardUnderWay {
+		w.problems = append(w.problems, fmt.Sprintf("memory: %d bytes of bodies are under way, %d at most", underWay,
+			hoardUnderWay))
 	}
 	if len(m.Body) < hoardBody {
 		w.problems = append(w.problems, fmt.Sprintf("content: a body of %d bytes was sent", len(m.Body)))

@@ -116,6 +116,7 @@ var mutants = []mutant{
 	{"events of a receiver that is away are postponed", "notify/lines.go", "\t\tt.leaveInRow(l, m.Event)\n\t}", "\t\tt.handleFailure(m.Event, response{})\n\t}", "rewritten", "3000@16"},
 	{"events without room in memory are postponed", "notify/outbox_read.go", "l.readOnlyUpTo(m.KeyBefore(), t.sender.Now())", "t.inProgress[mailKey(m)] = true\n\t\tt.handleFailure(m, response{})", "rewritten", "3000@16"},
 	{"retention before its time", "lane/retention_remove.go", "ok && !end.After(now)", "ok && !end.IsZero()", "removed", ""},
+	{"records of last deliveries are left", "lane/retention.go", "t.removed > 0 && t.nextEpoch == nil", "t.removed > 0 && false", "left", ""},
 	{"idempotency keys are left", "lane/retention_remove.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})", "_ = idem", "left", ""},
 	{"retention stops at a row that storage refuses to remove", "lane/retention_remove.go", "t.reportRefused(t.lane, m.seq, err)\n\t\t\treturn nil\n\t\t}\n\t}", "return err\n\t\t}\n\t}", "left", "3000@13"},
 	{"retention stops at a body that storage refuses to remove", "lane/retention_remove.go", "|| ctx.Err() != nil {\n\t\t\treturn err", "|| true {\n\t\t\treturn err", "left", "3000@22"},
@@ -222,6 +223,7 @@ var mutantsOfGrowth = []mutant{
 
 // mutantsOfAhead has the mutants that TestAhead catches.
 var mutantsOfAhead = []mutant{
+	{"bodies under way have no bound", "drain/attempter.go", "release, err := a.drainer.memory.reserveUnderWay(ctx, e)", "release, err := func() {}, context.Cause(ctx)", "memory", "3"},
 	{"each lane has a room of its own for bodies ahead", "drain/session.go", "room: d.prefetchRoom}", "room: newPrefetchRoom()}", "memory", "3"},
 	{"a body ahead takes a part of its room", "drain/body_prefetch.go", "weight := min(int64(e.Message.Size), maxPrefetchTotal)", "weight := min(int64(e.Message.Size), maxPrefetchTotal) / 4", "memory", "3"},
 }
