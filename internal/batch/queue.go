@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// maxQueued is the largest number of unfinished batches of one upstream. Uploads at the same moment exceed it, by
-	// one for each that an instance receives meanwhile: they are few, because functions/batches limits them. An exact
-	// bound would need a row of each upstream that each of its posts changes.
+	// maxQueued is the largest number of unfinished batches of one upstream. Uploads that have begun below it are
+	// taken. functions/batches limits them: an instance receives one at a time of an upstream that the settings name,
+	// and four of senders without one; and one process takes files. So n instances exceed maxQueued by n or 4 n. An
+	// exact bound would need a row of each upstream that each of its posts changes.
 	maxQueued = 100
 	// queueRetry is the Retry-After of a refused batch.
 	queueRetry = 30 * time.Second

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -146,6 +149,49 @@ func TestShifts_PausesDoNotUseUpTheReads(t *testing.T) {
 			t.Errorf("got %s because of %q, want it rejected for its invalid part only", b.State, b.Reason)
 		}
 	})
+}
+
+// Uploads that have begun below the bound are taken; a further one is not.
+func TestAccept_UploadsAtTheSameTimeExceedTheBoundByTheirNumber(t *testing.T) {
+	simulate(t, func(w *world) {
+		const uploads = 5
+		p := w.startProcess()
+		defer p.stop()
+		defer p.failWhile(isDocumentRead)()
+		spec := func(key string) batch.Spec {
+			return batch.Spec{Mode: wire.BatchAll, Upstream: "feeds", IdempotencyKey: key}
+		}
+		for n := range 99 {
+			if _, err := p.Accept(w.Context(), spec(fmt.Sprint(n)), newReader(newFeed(1, "/a"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var posts sync.WaitGroup
+		for n := range uploads {
+			posts.Go(func() {
+				rest := strings.TrimPrefix(newFeed(1, "/a"), "<feed>")
+				begin := "<feed>" + strings.Repeat(" ", 256<<10) // the bound is checked after the first bytes
+				slow := io.MultiReader(newReader(begin), readerAfter(time.Second), newReader(rest))
+				if _, err := p.Accept(w.Context(), spec(fmt.Sprint("slow", n)), slow); err != nil {
+					t.Errorf("upload %d that began below the bound: %v, want no error", n, err)
+				}
+			})
+		}
+		posts.Wait()
+		_, err := p.Accept(w.Context(), spec("one more"), newReader(newFeed(1, "/a")))
+		if want := fmt.Sprintf("has %d batches", 99+uploads); weir.KindOf(err) != weir.Limited ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("one more: got %v, want Limited because the upstream %s", err, want)
+		}
+	})
+}
+
+// readerAfter is a reader without content that ends after a time.
+type readerAfter time.Duration
+
+func (r readerAfter) Read([]byte) (int, error) {
+	time.Sleep(time.Duration(r))
+	return 0, io.EOF
 }
 
 func TestAccept_BoundsTheQueueOfAnUpstream(t *testing.T) {
