@@ -71,7 +71,7 @@ func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	}
 	t := &retentionRun{Retention: r, lane: lane, cursor: control.Tail.Cursor, walk: walk, began: time.Now()}
 	next, err := t.walkPages(ctx)
-	if err == nil && t.removed > 0 && t.nextEpoch == nil {
+	if err == nil && t.nextEpoch == nil {
 		err = t.removeLastDeliveries(ctx)
 	}
 	if errors.Is(err, errOtherProcess) {
