@@ -24,9 +24,9 @@ func (b *bench) commitTracked(w *lane.Writer, seq int64) {
 		b.t.Fatal(err)
 	}
 	ch.UpdateTail(func(t *lane.Tail) { t.Cursor = seq + 1 })
-	batch := &lane.Batch{}
-	batch.TryAdd(ch)
-	if err := w.Commit(b.t.Context(), batch); err != nil {
+	tx := &lane.Transaction{}
+	tx.TryAdd(ch)
+	if err := w.Commit(b.t.Context(), tx); err != nil {
 		b.t.Fatal(err)
 	}
 }
