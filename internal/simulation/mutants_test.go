@@ -67,7 +67,7 @@ var mutants = []mutant{
 	{"a message accepted after the due time of another goes before it", "drain/due_mover.go", "return !due.After(e.Message.AcceptedAt)", "return false", "order", "3000@5457"},
 	{"a key is not pending while a release is written", "drain/due_mover.go", "return m.moves.shut[keyHash] || m.moves.waiting[keyHash]", "return m.moves.waiting[keyHash]", "unreleased|order|books|repeat|rows", ""},
 	{"releases that were refused with another one are forgotten", "drain/due_mover.go", "mv.ready = append(again, mv.ready...)", "_ = again", "stuck|late|rows", "3000@1718"},
-	{"each release has a transaction of its own", "drain/due_mover.go", "len(batch) == maxMoves", "len(batch) == 1", "slow|late", "3000@955"},
+	{"each release has a transaction of its own", "drain/due_mover.go", "len(group) == maxMoves", "len(batch) == 1", "slow|late", "3000@955"},
 	{"no lead, however long storage takes", "drain/lead_time.go", "return min(max(l.read.longest()+l.write.longest(), leadMin), leadMax)", "return 0 * leadMin", "late|unfair|slow", "3000@955"},
 	{"sent messages are not recorded for positions", "drain/due_position.go", "p.sentBelow = max(p.sentBelow, e.NextLogSeq())", "_ = e", "order", "3000@488"},
 	{"a cancellation is counted twice", "lane/request.go", "if w.Done {", "if true {", "books", ""},

@@ -20,6 +20,10 @@ const backWithin = 20 * time.Second
 // the next attempt of the scout, and the rest for slow storage and a slow CMS.
 const firstWithin = 2500 * time.Millisecond
 
+// troubleOver is longer than the time after which a process takes the failures of a message that the CMS refused for
+// over. Until then the absence of the CMS would continue that trouble, and the scout would no longer hurry.
+const troubleOver = 15 * time.Second
+
 // absence has the time for which the CMS is away, and how.
 type absence struct {
 	lasts time.Duration // 0 = the seed has no such time
@@ -76,6 +80,7 @@ func (w *world) fileAway(ctx context.Context) bool {
 	for left := w.check.undisturbedFor(); left > 0; left = w.check.undisturbedFor() {
 		time.Sleep(left)
 	}
+	time.Sleep(troubleOver)
 	first, n := w.check.countExpected(), w.awayMessages()
 	w.absence.begin()
 	w.fileAllOf(ctx, first, n, "away", "article")
