@@ -3,11 +3,15 @@ package drain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"weir/internal/lane"
 	"weir/internal/lease"
 	"weir/internal/panics"
+	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
@@ -152,4 +156,171 @@ func (d *Drainer) isPastDeadline() bool {
 	}
 	d.stopNewWork()
 	return true
+}
+
+// If storage does not return the body of a message, only the key of this message waits: the lane's other messages can
+// have bodies that storage returns. So such a read never ends the session. If storage as a whole is away, the commit of
+// the result fails, and this failure ends the session.
+//
+//   - If the cause is the body (storage.IsObjectFault), the attempt counts. So the message becomes dead after
+//     Config.Attempts, and an operator can replay it when storage returns the body again.
+//   - Otherwise the attempt does not count, because storage can be the cause. After Config.Patience it counts, because
+//     the message must become final even if storage never returns the body.
+
+// unreadBackoff computes the waits after attempts that do not count. Its maximum is short, because the end of an outage
+// of storage is not announced.
+var unreadBackoff = Backoff{Min: lookRetry, Max: time.Minute}
+
+// judgeUnread returns the result for a message whose body was not read because of err. If ctx has ended, it returns the
+// cause as an error.
+func (a *attempter) judgeUnread(ctx context.Context, e *lane.Entry, err error) (weir.Result, error) {
+	if ctx.Err() != nil {
+		return weir.Result{}, context.Cause(ctx)
+	}
+	a.log.Warn("drain: body not read", "message_id", e.Message.Public().String(), "seq", e.Seq(), "fence", a.fence,
+		"err", err)
+	result := weir.Result{Unsent: true, StartedAt: a.now()}
+	switch {
+	case storage.Is(err, storage.NotFound):
+		return a.rejectUnsent("the message's body is gone from storage"), nil
+	case storage.IsObjectFault(err):
+		result.Outcome = weir.OutcomeRetry
+		result.Reason = "storage cannot return the message's body: " + storage.Describe(err)
+	default:
+		result.Outcome = weir.OutcomeUnavailable
+		result.Reason = "storage does not return the message's body at present: " + storage.Describe(err)
+		if since := unreadSince(e); !since.IsZero() && a.now().Sub(since) >= a.patience {
+			result.Outcome = weir.OutcomeRetry
+		}
+	}
+	return result, nil
+}
+
+// unreadSince returns the time of the first attempt since the last request to the CMS, or since the last replay, in
+// which storage did not return the message's body. If there was no such attempt, it returns the zero time.
+func unreadSince(e *lane.Entry) (since time.Time) {
+	for i := len(e.Attempts) - 1; i >= 0 && e.Attempts[i].Unsent; i-- {
+		if e.Attempts[i].At.Before(e.WaitingSince()) {
+			break
+		}
+		since = e.Attempts[i].At
+	}
+	return since
+}
+
+// countUnread returns the number of attempts in a row in which storage did not return the message's body.
+func countUnread(e *lane.Entry) (n int) {
+	for i := len(e.Attempts) - 1; i >= 0 && e.Attempts[i].Unsent; i-- {
+		n++
+	}
+	return n
+}
+
+// holdUnread makes a message wait whose body was not read, by an attempt that does not count.
+func (o *outcomeRecorder) holdUnread(c *candidate, ch *lane.Change, result weir.Result) error {
+	c.entry.Record(result, o.fence, false)
+	ch.Key = c.entry.KeyHash()
+	backoff := unreadBackoff
+	backoff.Rand = o.backoff.Rand
+	return o.scheduleRetry(c, ch, o.now().Add(backoff.pauseDelay(countUnread(c.entry), 0)))
+}
+
+const (
+	// At most maxPrefetches bodies are prefetched at the same time. Together they have at most maxPrefetchBytes bytes,
+	// but the first of them can be larger.
+	maxPrefetches    = 4
+	maxPrefetchBytes = 4 << 20
+	// maxPrefetchTotal bounds the bytes of all prefetched bodies of a process. A process can hold a thousand lanes.
+	maxPrefetchTotal = 32 << 20
+)
+
+// bodyPrefetch fetches the bodies of messages that will probably be sent next, while another message is being sent.
+type bodyPrefetch struct {
+	store   *lane.Store
+	room    *semaphore.Weighted // maxPrefetchTotal bytes, which all lanes of the process share
+	running map[*lane.Entry]*bodyFetch
+}
+
+type bodyFetch struct {
+	loaded lane.Entry    // a copy of the entry, with its body
+	weight int64         // bytes of the room that the fetch has
+	done   chan struct{} // closed at the end of the fetch
+	err    error
+}
+
+// newPrefetchRoom returns the room for the prefetched bodies of a process.
+func newPrefetchRoom() *semaphore.Weighted { return semaphore.NewWeighted(maxPrefetchTotal) }
+
+// loadBody loads an entry's body. If a prefetch of the body has begun, loadBody waits for its result. After a failed
+// prefetch it reads the body itself, because the failure can be old.
+func (p *bodyPrefetch) loadBody(ctx context.Context, e *lane.Entry) error {
+	f := p.running[e]
+	if f == nil {
+		return p.store.LoadBody(ctx, e)
+	}
+	select {
+	case <-f.done:
+		p.forget(e, f)
+		if f.err != nil {
+			return p.store.LoadBody(ctx, e)
+		}
+		e.Message.Body = f.loaded.Message.Body
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// prefetchAll begins to fetch the bodies of messages, up to maxPrefetchBytes, and as long as the process has room. The
+// parameter "next" lists the messages; the message that will most likely be sent first is its first entry. prefetchAll
+// forgets all earlier fetches of other bodies.
+func (p *bodyPrefetch) prefetchAll(ctx context.Context, next []*lane.Entry) {
+	bytes := 0
+	for i, e := range next {
+		if bytes += e.Message.Size; i > 0 && bytes > maxPrefetchBytes {
+			next = next[:i]
+			break
+		}
+	}
+	for e, f := range p.running {
+		if !slices.Contains(next, e) {
+			p.forget(e, f)
+		}
+	}
+
+	for _, e := range next {
+		if p.running[e] != nil {
+			continue
+		}
+		weight := min(int64(e.Message.Size), maxPrefetchTotal)
+		if !p.room.TryAcquire(weight) {
+			return
+		}
+		p.startFetch(ctx, e, weight)
+	}
+}
+
+// forget frees the room of a fetch.
+func (p *bodyPrefetch) forget(e *lane.Entry, f *bodyFetch) {
+	delete(p.running, e)
+	p.room.Release(f.weight)
+}
+
+// forgetAll is called at the end of a session.
+func (p *bodyPrefetch) forgetAll() {
+	for e, f := range p.running {
+		p.forget(e, f)
+	}
+}
+
+func (p *bodyPrefetch) startFetch(ctx context.Context, e *lane.Entry, weight int64) {
+	f := &bodyFetch{loaded: *e, weight: weight, done: make(chan struct{})}
+	if p.running == nil {
+		p.running = map[*lane.Entry]*bodyFetch{}
+	}
+	p.running[e] = f
+	go func() {
+		defer close(f.done)
+		f.err = panics.Catch(func() error { return p.store.LoadBody(ctx, &f.loaded) })
+	}()
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -54,7 +55,7 @@ type Config struct {
 	Calendar Calendar          // nil = always open
 	Permit   *residence.Permit // nil = no Functions host; the process may always hold lanes
 	// RetryFor returns the least time between the first and the last of the attempts that make a contract's message
-	// dead without a verdict; nil = no contract has such a time. See least_time.go.
+	// dead without a verdict; nil = no contract has such a time. See outcome_recorder.go.
 	RetryFor func(contract string) time.Duration
 	// Brake is the number of keys whose messages die of the same rejection, with no delivery of their
 	// contract between, until further such messages wait; 0 = all die. See brake.go.
@@ -267,4 +268,206 @@ func (d *Drainer) Report(number int) Report {
 // drawJitter returns a random duration from 0 to span.
 func (d *Drainer) drawJitter(span time.Duration) time.Duration {
 	return time.Duration(d.Rand() * float64(span))
+}
+
+// completions notifies callers that wait for messages to become final. The zero value is ready. completions is safe for
+// concurrent use.
+type completions struct {
+	mu      sync.Mutex
+	waiting map[messageRef]map[chan struct{}]bool // the channels of the callers, by message
+}
+
+// messageRef names a message of this epoch.
+type messageRef struct {
+	lane int
+	seq  int64
+}
+
+// AwaitFinal returns a channel that is closed when this process commits the final stage of the message, or when Close
+// is called. A commit by another process does not close the channel. The caller calls the returned function when its
+// wait is over.
+func (d *Drainer) AwaitFinal(id weir.ID) (<-chan struct{}, func()) {
+	f, ref, ch := &d.completions, messageRef{id.Lane, id.Seq}, make(chan struct{})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waiting == nil {
+		f.waiting = map[messageRef]map[chan struct{}]bool{}
+	}
+	if f.waiting[ref] == nil {
+		f.waiting[ref] = map[chan struct{}]bool{}
+	}
+	f.waiting[ref][ch] = true
+	return ch, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if delete(f.waiting[ref], ch); len(f.waiting[ref]) == 0 {
+			delete(f.waiting, ref)
+		}
+	}
+}
+
+// endAll closes all channels, because the Drainer is being closed.
+func (f *completions) endAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for ref, all := range f.waiting {
+		for ch := range all {
+			close(ch)
+		}
+		delete(f.waiting, ref)
+	}
+}
+
+// notifyFinal closes the channels of callers that wait for the given messages of a lane.
+func (f *completions) notifyFinal(lane int, seqs []int64) {
+	if len(seqs) == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, seq := range seqs {
+		ref := messageRef{lane, seq}
+		for ch := range f.waiting[ref] {
+			close(ch)
+		}
+		delete(f.waiting, ref)
+	}
+}
+
+// laneScope has the values that the parts of a session share.
+type laneScope struct {
+	store    *lane.Store
+	lane     int
+	fence    int64
+	now      func() time.Time
+	log      *slog.Logger
+	observer Observer
+}
+
+// reportFinal notifies the observer that the holder has decided to make a message final.
+func (s laneScope) reportFinal(e *lane.Entry, stage weir.Stage, at time.Time) {
+	s.observer.Finished(s.lane, Final{Stage: stage, Contract: e.Message.Contract,
+		AcceptedAt: e.Message.AcceptedAt, Since: e.WaitingSince(), At: at})
+}
+
+// journal hands the decisions of a session to its committer.
+type journal struct {
+	*committer
+	saveProgress func(*lane.Change) // see session.saveProgress
+}
+
+// record adds the session's progress to a change, and hands the change to the committer. An urgent change is committed
+// at once.
+func (j *journal) record(ch *lane.Change, urgent bool) {
+	j.saveProgress(ch)
+	j.addChange(ch, urgent)
+}
+
+// isFull reports whether so many changes are uncommitted that no further message may be parked. More parked messages
+// would take more memory, and would delay requests, because requests wait for these commits.
+func (j *journal) isFull() bool { return j.countPending() >= maxParked }
+
+// Observer gets the events of this process's drains, for metrics. Its methods are called concurrently, and must return
+// at once, because deliveries wait for them.
+type Observer interface {
+	// Attempted is called after each attempt, even if the attempt ended before a request was sent. outcome is the
+	// outcome that counts for the message. It can differ from r.Outcome, for example if the CMS refuses all messages.
+	Attempted(lane int, m *weir.Message, r weir.Result, outcome weir.Outcome)
+	// Finished is called when the holder has decided that a message is final. If the commit of the decision fails,
+	// another holder decides anew.
+	Finished(lane int, f Final)
+	// Lease is called for each event of a lane's lease.
+	Lease(lane int, event LeaseEvent)
+}
+
+// Final describes a message that the holder decided to be final.
+type Final struct {
+	Stage      weir.Stage
+	Contract   string    // "" for a superseded message that the holder has not read
+	AcceptedAt time.Time // zero for a superseded message that the holder has not read
+	Since      time.Time // the latest of acceptance, due time and replay request; zero if AcceptedAt is zero
+	At         time.Time
+}
+
+// LeaseEvent is an event of a lane's lease.
+type LeaseEvent string
+
+// The events of leases.
+const (
+	LeaseTaken    LeaseEvent = "taken"
+	LeaseBusy     LeaseEvent = "busy"     // another process has the lease
+	LeaseReleased LeaseEvent = "released" // this process is about to release the lease
+	LeaseLost     LeaseEvent = "lost"     // this process can no longer trust the lease, or another holder has the lane
+)
+
+// noObserver is the Observer if none is set.
+type noObserver struct{}
+
+func (noObserver) Attempted(int, *weir.Message, weir.Result, weir.Outcome) {}
+func (noObserver) Finished(int, Final)                                     {}
+func (noObserver) Lease(int, LeaseEvent)                                   {}
+
+// defaultMemory is Config.Memory if it is 0.
+const defaultMemory = 128 << 20
+
+// laneMemory bounds the bodies that all lanes of a process have in memory. It has six equal parts:
+//
+//   - Pages of the log that are being read. If there is no room for a page, the holder reads it without bodies, and
+//     reads each body before it sends the message.
+//   - Bodies of messages that wait: in the read-ahead, in keys' queues, and for a retry. Each open session has the same
+//     share of each of these three parts.
+//   - Recent appends. If there is no room, the holder reads the messages from the log.
+//   - Bodies under way to the CMS. If there is no room, a message waits for that of other lanes, in order.
+//
+// Only the last part makes a lane wait, and it waits for attempts alone, which end. So no lane waits for ever.
+type laneMemory struct {
+	part     int64
+	sessions atomic.Int64
+	pages    *semaphore.Weighted
+	appends  *semaphore.Weighted
+	underWay *semaphore.Weighted
+}
+
+func newLaneMemory(total int64) *laneMemory {
+	if total <= 0 {
+		total = defaultMemory
+	}
+	part := max(total/6, 1)
+	return &laneMemory{part: part, pages: semaphore.NewWeighted(part), appends: semaphore.NewWeighted(part),
+		underWay: semaphore.NewWeighted(part)}
+}
+
+// beginSession counts an open session until end is called.
+func (m *laneMemory) beginSession() (end func()) {
+	m.sessions.Add(1)
+	return func() { m.sessions.Add(-1) }
+}
+
+// shareOf returns the bytes of one part that a lane may have in memory, at most the argument "most".
+func (m *laneMemory) shareOf(most int) int {
+	if m == nil { // in tests of single parts
+		return most
+	}
+	return int(min(int64(most), m.part/max(m.sessions.Load(), 1)))
+}
+
+// reservePage reserves room for a page of the log with bodies. It returns nil if there is none.
+func (m *laneMemory) reservePage(rows int) (release func()) {
+	if m == nil {
+		return func() {}
+	}
+	weight := min(int64(rows)*maxRowBytes, maxPageBytes, m.part)
+	if !m.pages.TryAcquire(weight) {
+		return nil
+	}
+	return func() { m.pages.Release(weight) }
+}
+
+// reserveUnderWay waits until there is room for the body of a message that is to be sent.
+func (m *laneMemory) reserveUnderWay(ctx context.Context, e *lane.Entry) (release func(), err error) {
+	weight := min(int64(e.Message.Size), m.part)
+	if err := m.underWay.Acquire(ctx, weight); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return func() { m.underWay.Release(weight) }, nil
 }

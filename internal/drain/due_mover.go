@@ -14,7 +14,7 @@ import (
 // When a scheduled message becomes due, the holder moves it into its key's queue (lane.Change.Release). due_position.go
 // describes the position of the message in the queue. The holder writes the move before it sends the message, so that
 // the next holder finds the same order after a crash. Storage takes some time for the move. So the move begins a little
-// before the due time (lead_time.go), and the message is sent on time.
+// before the due time (due_position.go), and the message is sent on time.
 //
 // Moves go on while other messages are sent:
 //

@@ -3,6 +3,9 @@ package drain
 import (
 	"context"
 	"time"
+
+	"weir/internal/lane"
+	"weir/internal/panics"
 )
 
 const (
@@ -214,4 +217,152 @@ func (s *session) prefetchRetry(ctx context.Context) error {
 		return nil
 	}
 	return s.selector.prefetchRetry(ctx)
+}
+
+// waiter lets a session wait for news and for wakes. News means that another goroutine has ended a read, or a write
+// that moves due messages. A wake means that the lane may have work.
+type waiter struct {
+	now  func() time.Time
+	wake <-chan struct{} // gets a wake when a message was appended, or a ticket or the sweep has come
+	news chan struct{}
+	open context.Context // ends when the session must not begin another request
+}
+
+// notify sends news to the session. It is safe for concurrent use.
+func (w *waiter) notify() {
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
+}
+
+// startTimer returns a channel that gets a value at the given time. The channel is nil if the time is zero or past.
+func (w *waiter) startTimer(at time.Time) (reached <-chan time.Time, stop func()) {
+	if wait := at.Sub(w.now()); !at.IsZero() && wait > 0 {
+		timer := time.NewTimer(wait)
+		return timer.C, func() { timer.Stop() }
+	}
+	return nil, func() {}
+}
+
+// takeWake reports whether a wake has come that was not taken yet.
+func (w *waiter) takeWake() bool {
+	select {
+	case <-w.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// sleepOrWake waits until d has passed, news or a wake comes, or the session ends. It reports whether a wake came.
+func (w *waiter) sleepOrWake(ctx context.Context, d time.Duration) bool {
+	if w.takeWake() {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-w.wake:
+		return true
+	case <-w.news:
+	case <-timer.C:
+	case <-w.open.Done():
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// sleepOrNews waits until d has passed, news comes, or the session ends.
+func (w *waiter) sleepOrNews(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-w.news:
+	case <-timer.C:
+	case <-w.open.Done():
+	case <-ctx.Done():
+	}
+}
+
+// sleepThroughNews waits until d has passed or the session ends. It ignores news, because a failed read is news, too:
+// if news ended the wait, a failing read would be repeated without a pause.
+func (w *waiter) sleepThroughNews(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.open.Done():
+	case <-ctx.Done():
+	}
+}
+
+const (
+	// controlInterval is the time between two reads of the control rows while the holder has work. The rows show
+	// requests, pauses, claims, and whether other instances have appended messages.
+	controlInterval = time.Second
+	// controlRetry is the pause of await after a failed read.
+	controlRetry = 200 * time.Millisecond
+)
+
+// controlRefresh reads the control rows while messages are sent. A failed read does no harm: another read follows soon,
+// and a commit fails if the lane has another holder.
+type controlRefresh struct {
+	laneScope
+	waiter     *waiter
+	answer     chan lane.Control // gets the rows of the read under way; nil = no read is under way
+	askedAt    time.Time         // when the last read began
+	lastSeenAt time.Time         // when a read last began, or control rows were last applied, whichever is later
+}
+
+// pollControl returns the result of the read under way, but does not wait for it. hasEnded reports whether the read has
+// ended. isRead reports whether it succeeded, so that c has its rows. If no read is under way, pollControl returns
+// nothing; it then begins a read if lastSeenAt is at least minAge ago.
+func (r *controlRefresh) pollControl(ctx context.Context, minAge time.Duration) (c lane.Control, isRead,
+	hasEnded bool) {
+	if r.answer == nil {
+		if r.now().Sub(r.lastSeenAt) >= minAge {
+			r.startRead(ctx)
+		}
+		return lane.Control{}, false, false
+	}
+	select {
+	case c, isRead = <-r.answer:
+		r.answer = nil
+		return c, isRead, true
+	default:
+		return lane.Control{}, false, false
+	}
+}
+
+// await waits for a read of the control rows. If the read fails, await then waits for controlRetry. isRead is false if
+// the read failed or the session ends.
+func (r *controlRefresh) await(ctx context.Context) (c lane.Control, isRead bool) {
+	if r.answer == nil {
+		r.startRead(ctx)
+	}
+	select {
+	case c, isRead = <-r.answer:
+		r.answer = nil
+		if !isRead {
+			r.waiter.sleepThroughNews(ctx, controlRetry)
+		}
+	case <-r.waiter.open.Done():
+	case <-ctx.Done():
+	}
+	return c, isRead
+}
+
+func (r *controlRefresh) startRead(ctx context.Context) {
+	now := r.now()
+	answer := make(chan lane.Control, 1)
+	r.answer, r.askedAt, r.lastSeenAt = answer, now, now
+	go func() {
+		defer r.waiter.notify()
+		defer close(answer)
+		defer panics.Log(r.log, "drain: read of the control rows")
+		if c, err := r.store.ReadControl(ctx, r.lane); err == nil {
+			answer <- c
+		}
+	}()
 }

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"sync"
 	"time"
 
 	"weir/internal/lane"
@@ -39,4 +40,125 @@ func (t *timetable) isUntriedSoon() bool { return t.isSoon(t.nextUntriedAt()) }
 
 func (t *timetable) isSoon(at time.Time) bool {
 	return !at.IsZero() && at.Sub(t.due.now()) <= lane.DueLead
+}
+
+// Calendar has the times at which no message is sent. Its method is called concurrently, and must return at once.
+type Calendar interface {
+	// At reports whether the calendar is closed at t. If so, it returns the reason and the end of the closed time.
+	At(t time.Time) (closed bool, reason string, until time.Time)
+}
+
+// calendarOpensAt returns the first time, from the given time on, at which the calendar is open.
+func (d *Drainer) calendarOpensAt(at time.Time) time.Time {
+	if d.Calendar != nil {
+		if closed, _, until := d.Calendar.At(at); closed {
+			return until
+		}
+	}
+	return at
+}
+
+// explainPause tells operators why no message of the lane is sent now: an operator paused the lane, the CMS is
+// unavailable, or the calendar is closed. In all other cases it returns "", also while the lane waits for the settle
+// time.
+func (d *Drainer) explainPause(c lane.Control, now time.Time) string {
+	if p, paused := c.LanePause(now); paused {
+		return "an operator has paused it: " + p.Reason
+	}
+	if c.Tail.PausedUntil.After(now) {
+		return "the CMS is unavailable"
+	}
+	if d.Calendar != nil {
+		if closed, reason, _ := d.Calendar.At(now); closed {
+			return "the calendar is closed: " + reason
+		}
+	}
+	return ""
+}
+
+// maxPausesAge is the time for which a holder may send messages after a read of the pauses has begun. After this time
+// the holder must first read the pauses again. The holder reads the pauses each second, so this time is over only after
+// a long attempt, or after a slow or failed read.
+const maxPausesAge = controlInterval + 500*time.Millisecond
+
+// operatorPauses has the pauses that operators have set for the lane and for keys, as the session last read them.
+type operatorPauses struct {
+	askedAt   time.Time            // when the last read of pauses began
+	laneUntil time.Time            // zero = the lane is not paused
+	keyUntil  map[string]time.Time // by hash of the paused key
+}
+
+// replaceWith takes over the pauses from the control rows c. The read of c began at askedAt.
+func (p *operatorPauses) replaceWith(c lane.Control, askedAt time.Time) {
+	*p = operatorPauses{askedAt: askedAt}
+	if pause, isPaused := c.LanePause(askedAt); isPaused {
+		p.laneUntil = pause.Ends()
+	}
+	for hash, pause := range c.KeyPausesByHash(askedAt) {
+		if p.keyUntil == nil {
+			p.keyUntil = map[string]time.Time{}
+		}
+		p.keyUntil[hash] = pause.Ends()
+	}
+}
+
+// isOutdated reports whether the pauses have to be read again before a message is sent.
+func (p *operatorPauses) isOutdated(now time.Time) bool { return now.Sub(p.askedAt) > maxPausesAge }
+
+func (p *operatorPauses) isKeyPaused(keyHash string, now time.Time) bool {
+	return p.keyUntil[keyHash].After(now)
+}
+
+// nextAttemptAt returns when the first message of a block may be sent: at NextAt, or at the end of the key's pause if
+// the pause ends later.
+func (p *operatorPauses) nextAttemptAt(k *keyState) time.Time {
+	return laterOf(k.NextAt, p.keyUntil[k.KeyHash])
+}
+
+// spacer limits the rate of attempts of a process over all its lanes (delivery.rate): two attempts begin at least an
+// interval apart. So no second has more attempts than configured. The zero value sets no limit. A spacer is safe for
+// concurrent use.
+type spacer struct {
+	interval time.Duration
+
+	mu     sync.Mutex
+	nextAt time.Time // no attempt begins before this time
+}
+
+// untilNext returns how long the next attempt has to wait; 0 or less = an attempt can begin now.
+func (s *spacer) untilNext(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nextAt.Sub(now)
+}
+
+// reserveNext reports whether an attempt can begin now. If so, it sets nextAt to one interval after now. If it added
+// the interval to the old nextAt instead, the attempt after a late one could begin too early.
+func (s *spacer) reserveNext(now time.Time) bool {
+	if s.interval == 0 {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nextAt.After(now) {
+		return false
+	}
+	s.nextAt = now.Add(s.interval)
+	return true
+}
+
+// adoptNext takes over a former holder's time for the next attempt, if that time is later than nextAt.
+func (s *spacer) adoptNext(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.interval > 0 && at.After(s.nextAt) {
+		s.nextAt = at
+	}
+}
+
+// nextAllowedAt returns the time before which no attempt begins.
+func (s *spacer) nextAllowedAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nextAt
 }

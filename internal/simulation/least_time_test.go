@@ -10,7 +10,7 @@ import (
 )
 
 // In some seeds, attempts without a verdict of the CMS make a message dead only after a least time
-// (delivery.retryFor; see internal/drain/least_time.go). The checker measures the time from the
+// (delivery.retryFor; see internal/drain/outcome_recorder.go). The checker measures the time from the
 // beginning of the first attempt that a commit records: the process may stand still in between.
 
 // drawRetryFor draws the least time. A seed with backoff.Steps has none, because its last step is
